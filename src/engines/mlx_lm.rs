@@ -50,7 +50,7 @@ impl Conditions {
         conditions
     }
 
-    fn add(&mut self, line: &'static str) -> Option<()> {
+    pub(super) fn add(&mut self, line: &'static str) -> Option<()> {
         let (kind, rest) = line.split_once(' ')?;
         let checks = match kind {
             "loads" => &mut self.loads,

@@ -1,5 +1,6 @@
 //! Facts about Ollama: how it writes prompts and reads answers, and the parameters of its runs.
 
+use super::mlx_lm::Conditions;
 use super::{Block, Table, blocks, table};
 use crate::json::{Json, Map};
 
@@ -102,6 +103,30 @@ pub(crate) fn prompts() -> impl Iterator<Item = (&'static str, Map<String, Json>
             .filter_map(|(word, json)| Some((word.to_owned(), Json::parse(json.as_bytes()).ok()?)));
         (block.first, texts.collect())
     })
+}
+
+/// A class of the MLX runner.
+#[derive(Debug, Default)]
+pub(crate) struct Runner {
+    /// The keys that it reads where the others are, each with the path where newer files have it.
+    pub(crate) flat: Vec<(&'static str, &'static str)>,
+    pub(crate) conditions: Conditions,
+}
+
+static RUNNERS: Table<Runner> = table!("ollama/runner", |block| {
+    let mut runner = Runner::default();
+    for line in block.lines() {
+        let flat = line.strip_prefix("flat ").and_then(|line| line.split_once(' '));
+        runner.flat.extend(flat);
+        let understood = flat.is_some() || runner.conditions.add(line).is_some();
+        debug_assert!(understood, "{}: {line}", block.first);
+    }
+    runner
+});
+
+/// The class of the MLX runner with a name.
+pub(crate) fn runner(class: &str) -> Option<&'static Runner> {
+    RUNNERS.get(class)
 }
 
 /// The parameters of a run, by name, each with the word for its type.

@@ -17,6 +17,7 @@ mod parameters;
 mod prompt;
 #[cfg(feature = "write")]
 mod quantization;
+pub(crate) mod runner;
 mod served;
 pub(crate) mod show;
 #[cfg(feature = "write")]

@@ -1,9 +1,10 @@
 //! Models of tensor blobs: how each tensor is written, and the documents, layers and config of the model.
 
-use crate::json::Json;
+use crate::json::{Json, Map};
 
 use super::layers::{NewLayers, dropped_prompt, stored_layers};
 use super::quantization::OllamaModel;
+use super::runner;
 use super::show::base_config;
 use super::{QuantType, QuantTypeDescriptor};
 use crate::bytes::Text;
@@ -120,6 +121,16 @@ pub(crate) struct BlobModel<'m> {
 }
 
 impl BlobModel<'_> {
+    /// Makes a `config.json` agree with the class of Ollama's runner. `None` if nothing changes.
+    pub(crate) fn agreed(
+        config: &Map<String, Json>,
+        builder: &mut Builder,
+    ) -> Option<Map<String, Json>> {
+        let mut keys = config.clone();
+        runner::agree(&mut keys).into_iter().for_each(|note| builder.note(note));
+        (keys != *config).then_some(keys)
+    }
+
     /// Adds the documents, the layers of a stored model, `new` layers with the tensors of a draft model,
     /// and the config.
     ///

@@ -48,7 +48,12 @@ impl Conversion<'_> {
         }
         let mut shares = self.shares(&mut builder)?;
         let WrittenDocuments { config, others, absent } = self.documents(&mut builder)?;
-        let config = self.agreed(&mut shares, config, &mut builder)?;
+        let mut config = self.agreed(&mut shares, config, &mut builder)?;
+        if let (Some(stated), Some(_)) = (&config, self.layers)
+            && let Some(keys) = BlobModel::agreed(&*stated.keys()?, &mut builder)
+        {
+            config = Some(ConfigDocument::Made(keys));
+        }
         let (mut why_plain, mut file_type) = (Vec::new(), None);
         for mut share in shares {
             let mut rules = self.rules(&share, config.as_ref(), &mut builder)?;

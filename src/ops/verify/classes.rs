@@ -4,8 +4,10 @@
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::config::flags::{TensorFlag, tensor_flags};
 use crate::arch::{ModelConfig, Resolution};
+use crate::container::OLLAMA;
 use crate::engines::transformers;
 use crate::json::{Json, Map};
+use crate::ollama::runner;
 use crate::ops::dialect::split_experts;
 use crate::store::Store;
 
@@ -20,6 +22,9 @@ pub(super) fn faults(store: &Store, resolution: &Resolution, config: &ModelConfi
     let inner = TEXT_CONFIGS.iter().find_map(|name| root.get(name)?.as_object());
     let text = inner.unwrap_or(root);
     let mut faults = Vec::new();
+    if store.container() == OLLAMA.name {
+        faults.extend(runner::fault(root));
+    }
     for key in ["hidden_act", "hidden_activation", "activation_function"] {
         let word = text.get(key).and_then(Json::as_str);
         if let Some(word) = word.filter(|word| !transformers::knows_activation(word)) {

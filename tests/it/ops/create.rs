@@ -438,6 +438,24 @@ fn names_are_checked() {
     assert_eq!(names(store.path()), Vec::<String>::new());
 }
 
+/// A class that Ollama's runner of tensor blobs does not have is noted, when the model is created and verified.
+#[test]
+fn classes_that_ollama_does_not_run() {
+    let copy = support::copy_of(HF);
+    let path = copy.path().join("config.json");
+    let mut config = json(&path);
+    config["architectures"] = serde_json::json!(["Qwen2ForCausalLM"]);
+    support::put(copy.path(), "config.json", config.to_string());
+    let plan = ops::create(&model(copy.path()), ops::CreateOptions::new()).expect("a plan");
+    let what =
+        "Ollama's MLX runner, which runs models of tensor blobs, has no class for Qwen2ForCausalLM";
+    assert!(plan.notes.iter().any(|note| note.starts_with(what)), "{:?}", plan.notes);
+    let store = tempfile::tempdir().unwrap();
+    let made = model(create(&store, "m", copy.path(), None));
+    let found = ops::check_consistency(&made, weighbridge::Strictness::default()).unwrap();
+    assert!(found.notes.iter().any(|note| note.starts_with(what)), "{:?}", found.notes);
+}
+
 /// Numbers that MLX does not support are written as what it does.
 #[test]
 fn dtypes_that_mlx_does_not_read() {
