@@ -2186,6 +2186,24 @@ pub(crate) const LISTS: &[List] = &[
         "],
     },
     List {
+        name: "hunyuan, with experts, as first published",
+        source: "tencent/Hunyuan-A13B-Instruct of June 2025, whose model_type is that of Hunyuan Large, and what llama.cpp's conversion/hunyuan.py makes of it",
+        config: config!("hunyuan", r#", "architectures": ["HunYuanMoEV1ForCausalLM"], "num_experts": 2, "moe_topk": 1"#),
+        form: Form::Gguf,
+        gguf: "hunyuan-moe",
+        tensors: &[EMBEDDINGS, NORMS, ATTENTION, "
+            model.layers.0.self_attn.query_layernorm.weight  4    blk.0.attn_q_norm.weight
+            model.layers.0.self_attn.key_layernorm.weight    4    blk.0.attn_k_norm.weight
+            model.layers.0.mlp.gate.wg.weight                2,8  blk.0.ffn_gate_inp.weight
+            model.layers.0.mlp.experts.{e}.gate_proj.weight  6,8  blk.0.ffn_gate_exps.weight  stacked[{e}]
+            model.layers.0.mlp.experts.{e}.up_proj.weight    6,8  blk.0.ffn_up_exps.weight    stacked[{e}]
+            model.layers.0.mlp.experts.{e}.down_proj.weight  8,6  blk.0.ffn_down_exps.weight  stacked[{e}]
+            model.layers.0.mlp.shared_mlp.gate_proj.weight   6,8  blk.0.ffn_gate_shexp.weight
+            model.layers.0.mlp.shared_mlp.up_proj.weight     6,8  blk.0.ffn_up_shexp.weight
+            model.layers.0.mlp.shared_mlp.down_proj.weight   8,6  blk.0.ffn_down_shexp.weight
+        "],
+    },
+    List {
         name: "exaone",
         source: "llama.cpp, gguf-py/gguf/tensor_mapping.py, and mlx-lm, exaone.py",
         config: r#"{"model_type": "exaone", "hidden_size": 8, "num_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2,

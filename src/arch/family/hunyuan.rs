@@ -9,8 +9,14 @@ use crate::json::{Json, Map, json};
 pub(super) const STEPS: Steps = &[
     ("equal_widths", Step::Config(equal_widths)),
     ("experts", Step::Keys(experts)),
+    ("is_first_version", Step::Is(is_first_version)),
     ("stretched_base", Step::Keys(stretched_base)),
 ];
+
+/// Whether a `config.json` with the model type of Hunyuan Large is that of Hunyuan A13B.
+fn is_first_version(config: &Json) -> bool {
+    config["architectures"][0].as_str() == Some("HunYuanMoEV1ForCausalLM")
+}
 
 /// Numbers of experts that configs state for each layer, and GGUF for all.
 const ALIKE: [&str; 3] = ["moe_intermediate_size", "moe_topk", "num_shared_expert"];

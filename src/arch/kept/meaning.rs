@@ -108,6 +108,17 @@ pub(super) fn is_group(name: &str) -> bool {
     GROUPS.iter().any(|(group, _)| *group == name)
 }
 
+/// A value, or the count of each layer if all layers have the same.
+fn of_all_layers(value: &Json, layers: u32) -> Json {
+    let each =
+        value.as_array().filter(|each| layers > 1 && u32::try_from(each.len()) == Ok(layers));
+    let one = each.and_then(|each| {
+        let one = each.first().filter(|one| one.as_u64().is_some())?;
+        each.iter().all(|other| other == one).then_some(one)
+    });
+    one.unwrap_or(value).clone()
+}
+
 /// The meaning of a document, by group of keys. `layers` is the number of layers.
 pub(super) fn meaning(document: &Map<String, Json>, layers: u32) -> BTreeMap<String, Json> {
     let model_type = document.get("model_type").and_then(Json::as_str).unwrap_or_default();
@@ -130,7 +141,7 @@ pub(super) fn meaning(document: &Map<String, Json>, layers: u32) -> BTreeMap<Str
                     && bases.all(|own| base.is_some_and(|base| same(own, base)))
             };
             let said = reader.get(key).filter(|said| !usual(said));
-            let said = said.cloned().unwrap_or(Json::Null);
+            let said = said.map_or(Json::Null, |said| of_all_layers(said, layers));
             out.insert(key.clone(), said);
         }
     }

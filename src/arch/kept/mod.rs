@@ -510,6 +510,17 @@ mod tests {
         }))
     }
 
+    /// The same number for each layer is a number for all.
+    #[test]
+    fn numbers_of_all_layers() {
+        let document = |used: Json| {
+            map(json!({ "model_type": "hunyuan_v1_moe", "num_hidden_layers": 2, "moe_topk": used }))
+        };
+        let losses = |used: Json| Kept::of(&document(used), &document(json!(8)), 2, true).losses;
+        assert_eq!(losses(json!([8, 8])), [""; 0]);
+        assert_eq!(losses(json!([8, 4])), ["moe_topk: [8, 4] in config.json, 8 in GGUF"]);
+    }
+
     /// A llama has no window; a mistral has one unless it says otherwise.
     #[test]
     fn what_is_not_kept_has_the_defaults_of_the_class_that_is() {
