@@ -319,7 +319,14 @@ pub fn missing_head(model: &Model) -> Option<String> {
 pub(super) fn untied(store: &Store, config: &ModelConfig) -> Option<String> {
     let json = store.document("config.json")?;
     let classes = json.get("architectures").and_then(Json::as_array)?;
-    let has_head = |class: &Json| class.as_str().is_some_and(|name| name.ends_with("ForCausalLM"));
+    let stated = json.get("tie_word_embeddings").and_then(Json::as_bool);
+    let has_head = |class: &Json| {
+        class.as_str().is_some_and(|name| {
+            // A class around that of a text model has defaults of its own.
+            name.ends_with("ForCausalLM")
+                || name.ends_with("ForConditionalGeneration") && stated.is_some()
+        })
+    };
     let tied = config.tie_embeddings.as_ref().is_some_and(|tied| tied.value);
     if !tied || !classes.iter().any(has_head) {
         return None;
@@ -327,7 +334,7 @@ pub(super) fn untied(store: &Store, config: &ModelConfig) -> Option<String> {
     let model_type = json.get("model_type").and_then(Json::as_str).unwrap_or_default();
     // mlx-lm's classes have other defaults.
     let usual = || transformers::ties_by_default(model_type).filter(|_| store.container() != "mlx");
-    let (why, is_tied) = match json.get("tie_word_embeddings").and_then(Json::as_bool) {
+    let (why, is_tied) = match stated {
         Some(stated) => ("although tie_word_embeddings in config.json is false".to_owned(), stated),
         None => (
             format!(
