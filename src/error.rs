@@ -61,7 +61,7 @@ pub enum AdvisedOption {
     Folder,
     /// The importance matrix of a quantization.
     Importance,
-    /// Leave out the [tensor](Error::tensor) that no rule recognizes.
+    /// Leave out the tensors that no rule recognizes; a glob for their names follows.
     LeaveOut,
     /// Accept what the most lenient reader accepts.
     Lenient,

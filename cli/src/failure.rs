@@ -127,12 +127,12 @@ pub(crate) fn advice(error: &Error) -> Option<String> {
     let near = || Some(format!("did you mean {}?", nearest_entry(path.filter(|_| is_missing)?)?));
     match path.and_then(|path| unexpanded(&print::shown(path))).or_else(near) {
         Some(said) => Some(said),
-        None => error.advice_in(|option| spelled(option, error)).map(Cow::into_owned),
+        None => error.advice_in(spelled).map(Cow::into_owned),
     }
 }
 
 /// The program's name of an option.
-fn spelled(option: AdvisedOption, error: &Error) -> Cow<'static, str> {
+fn spelled(option: AdvisedOption) -> &'static str {
     match option {
         AdvisedOption::AllFiles => "--all-files",
         AdvisedOption::AllowIncomplete | AdvisedOption::AllowUnloadable => "--allow-incomplete",
@@ -141,10 +141,7 @@ fn spelled(option: AdvisedOption, error: &Error) -> Cow<'static, str> {
         AdvisedOption::ConvertAdapter => "`weighbridge convert ADAPTER DST.gguf --base MODEL`",
         AdvisedOption::Folder => "-o",
         AdvisedOption::Importance => "`quantize --imatrix FILE`",
-        AdvisedOption::LeaveOut => {
-            let tensor = Text::new(error.tensor().unwrap_or("GLOB").as_bytes()).brief();
-            return format!("--leave-out '{tensor}'").into();
-        }
+        AdvisedOption::LeaveOut => "--leave-out",
         AdvisedOption::Lenient => "--lenient",
         AdvisedOption::Offline => "--offline",
         AdvisedOption::Overwrite => "--overwrite",
@@ -153,7 +150,6 @@ fn spelled(option: AdvisedOption, error: &Error) -> Cow<'static, str> {
         AdvisedOption::TensorType => "--tensor-type NAME=DTYPE",
         other => other.name(),
     }
-    .into()
 }
 
 /// What to do about a path that a shell or a browser would have changed.

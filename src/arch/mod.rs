@@ -12,6 +12,7 @@ mod experts;
 pub(crate) mod factor;
 pub(crate) mod family;
 mod generation;
+mod globs;
 pub(crate) mod graph;
 pub(crate) mod habits;
 pub(crate) mod kept;

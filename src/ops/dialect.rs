@@ -468,8 +468,12 @@ fn unknown_fault(
     let class = class.map_or_else(String::new, |class| {
         format!(", but of {class}, whose head {} has no place for", dialect.name())
     });
+    let it = if unknown > 1 { "them" } else { "it" };
+    let globs: Vec<String> =
+        resolution.unknown_globs().iter().map(|glob| format!("{{}} '{glob}'")).collect();
+    let advice = format!("if the model works without {it}, leave {it} out: {}", globs.join(" "));
     Error::unsupported(format!("not a known tensor of {family}{class}{others}"))
-        .advise_option("if the model works without it, leave it out: {}", AdvisedOption::LeaveOut)
+        .advise_option(advice, AdvisedOption::LeaveOut)
 }
 
 /// The layers that predict further tokens, unless the dialect has names for all that they consist

@@ -43,6 +43,11 @@ fn an_unknown_tensor_can_be_left_out() {
             (ErrorKind::Unsupported, Some(AdvisedOption::LeaveOut))
         );
         assert_eq!(error.tensor(), Some("v_head.summary.weight"));
+        let advice = error.advice_in(|_| "--leave-out").expect("advice");
+        assert_eq!(
+            advice,
+            "if the model works without them, leave them out: --leave-out 'v_head.*'"
+        );
     }
     let less = model.leave_out(|name| name.starts_with("v_head.")).expect("two tensors");
     let out = tempfile::tempdir().expect("a folder");
