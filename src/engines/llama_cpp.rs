@@ -83,6 +83,17 @@ pub(crate) fn knows_architecture(name: &str) -> bool {
     graph(name).is_some() || NAMES.get("architectures").is_some_and(|names| names.contains(&name))
 }
 
+/// The program that writes the vision or audio model of a class, where this library does not. `None` for a class that
+/// llama.cpp has none for.
+pub(crate) fn mmproj_script(class: &str) -> Option<&'static str> {
+    let of = |block, script| {
+        NAMES.get(block).is_some_and(|names| names.contains(&class)).then_some(script)
+    };
+    of("mmproj-of-minicpmv", "tools/mtmd/legacy-models/minicpmv-surgery.py, with minicpmv-convert-image-encoder-to-gguf.py,")
+        .or_else(|| of("mmproj-of-llava", "tools/mtmd/legacy-models/convert_image_encoder_to_gguf.py"))
+        .or_else(|| of("mmproj", "convert_hf_to_gguf.py --mmproj"))
+}
+
 /// The tensors of a kind of vision model: the stored name, that in GGUF, and the form, if it is not the
 /// same.
 pub(crate) fn tower(name: &str) -> &'static [&'static str] {

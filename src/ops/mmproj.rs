@@ -9,6 +9,7 @@ use crate::arch::transform::{PLUS_ONE, SOFTPLUS, SQUEEZED};
 use crate::arch::{Auxiliary, Resolution, family};
 use crate::container::gguf;
 use crate::dtype::DType;
+use crate::engines::llama_cpp;
 use crate::error::{Error, Result};
 use crate::json::Json;
 use crate::model::{Attachment, Model, Tensor};
@@ -25,8 +26,18 @@ const DTYPES: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DType::Q8_0];
 pub(super) const ATTACHED: &str = "the vision or audio model is a file of its own in the store (projector), which is left \
      out: converting with mmproj copies that file";
 
-/// The end of an advice.
-const CONVERTER: &str = "llama.cpp's convert_hf_to_gguf.py --mmproj may be able to write the file";
+/// What llama.cpp has for a vision or audio model whose form in GGUF is not known here.
+fn converter(model: &Model) -> String {
+    let config = model.document("config.json");
+    let inner = config.and_then(|config| config.get("vision_config"));
+    let mut classes = [inner, config].into_iter().flatten();
+    let class =
+        classes.find_map(|config| config.get("architectures")?.as_array()?.first()?.as_str());
+    match class.map_or(Some("convert_hf_to_gguf.py --mmproj"), llama_cpp::mmproj_script) {
+        Some(script) => format!("llama.cpp's {script} may be able to write the file"),
+        None => "llama.cpp's scripts know no vision or audio model of this class either".to_owned(),
+    }
+}
 
 /// The file with the vision model that the container attaches to a model.
 pub(super) fn attached(model: &Model) -> Option<&Attachment> {
@@ -58,11 +69,11 @@ fn tower(model: &Model) -> Result<(&'static Tower, TowerConfig<'_>)> {
         if let Some(outer) = outer_config(model) {
             let fault =
                 format!("the vision model is part of {outer}, which is not supported (mmproj)");
-            return Err(Error::unsupported(fault).advise(CONVERTER));
+            return Err(Error::unsupported(fault).advise(converter(model)));
         }
         if of_towers(model.resolution()?).next().is_some() {
             let fault = "config.json has neither vision_config nor audio_config, which the file requires (mmproj)";
-            return Err(Error::unsupported(fault).advise(CONVERTER));
+            return Err(Error::unsupported(fault).advise(converter(model)));
         }
         let fault = "the model has no vision model, so that there is no mmproj file to write";
         return Err(Error::unsupported(fault));
@@ -74,7 +85,7 @@ fn tower(model: &Model) -> Result<(&'static Tower, TowerConfig<'_>)> {
             if config.part() == "vision" { "a vision" } else { "an audio" },
             config.model_type()
         );
-        Error::unsupported(fault).advise(CONVERTER)
+        Error::unsupported(fault).advise(converter(model))
     })?;
     Ok((tower, config))
 }
@@ -105,8 +116,8 @@ pub(super) fn note(model: &Model) -> Result<Option<String>> {
         return Ok(None);
     }
     let how = match tower(model) {
-        Ok(_) => "converting with mmproj writes that file",
-        Err(_) => CONVERTER,
+        Ok(_) => "converting with mmproj writes that file".to_owned(),
+        Err(_) => converter(model),
     };
     let what = "llama.cpp reads the vision or audio model from a file of its own (mmproj)";
     Ok(Some(format!("{what}: {how}")))
@@ -146,7 +157,7 @@ pub(super) fn projector(model: &Model, precision: Precision) -> Result<Builder> 
         let here = |error: Error| error.in_tensor(&stored).in_file(model.path());
         let tensors = tower.tensors(&resolution.bare(&stored), &config)?.ok_or_else(|| {
             let fault = format!("not a known tensor of this {} model (mmproj)", config.part());
-            here(Error::unsupported(fault).advise(CONVERTER))
+            here(Error::unsupported(fault).advise(converter(model)))
         })?;
         for tensor in tensors {
             if tensor.form == TowerForm::LeftOut {

@@ -11,8 +11,16 @@ pub(super) const STEPS: Steps = &[
     ("both_halves", Step::Config(both_halves)),
     ("deepstack", Step::Keys(deepstack)),
     ("interleaved_sections", Step::Config(interleaved_sections)),
+    ("is_second_minicpmv", Step::Is(is_second_minicpmv)),
     ("sections", Step::Config(sections)),
 ];
+
+/// Whether a `config.json` of MiniCPM-V is that of version 2.6, whose text model is Qwen 2. That of 4.5 is Qwen 3.
+fn is_second_minicpmv(config: &Json) -> bool {
+    let version = &config["version"];
+    let number = version.as_f64().or_else(|| version.as_str()?.parse().ok());
+    config["model_type"].as_str() == Some("minicpmv") && number.is_some_and(|number| number < 3.0)
+}
 
 fn deepstack(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let layers =

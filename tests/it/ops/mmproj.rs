@@ -621,6 +621,39 @@ fn minicpmv_merges_patches_behind_a_layer() {
     insta::assert_snapshot!(refused(&source, ConvertOptions::new(&GGUF)));
 }
 
+/// Each version of MiniCPM-V has another text model under the same name, and scripts write its vision model.
+#[test]
+fn the_text_of_minicpmv_is_that_of_its_version() {
+    for (version, architecture) in [(json!("4.5"), "qwen3"), (json!(2.6), "qwen2")] {
+        let mut config = language("minicpmv");
+        config["architectures"] = json!(["MiniCPMV"]);
+        config["version"] = version;
+        config["vision_config"] = json!({"model_type": "siglip_vision_model", "hidden_size": 4});
+        let norms =
+            ["q", "k"].map(|part| format!("llm.model.layers.0.self_attn.{part}_norm.weight"));
+        let text = LANGUAGE.iter().map(|(name, shape)| (format!("llm.{name}"), *shape));
+        let norms = norms.into_iter().map(|name| (name, &[4][..]));
+        let norms = norms.filter(|_| architecture == "qwen3");
+        let tower = ["vpm.post_layernorm.weight", "resampler.query"];
+        let tower = tower.map(|name| (name.to_owned(), &[4][..]));
+        let tensors: Vec<_> = text.chain(norms).chain(tower).collect();
+        let tensors: Vec<(&str, &[u64])> =
+            tensors.iter().map(|(name, shape)| (&**name, *shape)).collect();
+        let source = folder(&[("model.safetensors", counted(&tensors))]);
+        put(source.path(), "config.json", config.to_string());
+        let source = Model::open(source.path()).expect("a model");
+        let plan = ops::convert(&source, &ConvertOptions::new(&GGUF)).expect("a plan");
+        let target = tempfile::tempdir().expect("a temporary folder");
+        let path = target.path().join("model.gguf");
+        plan.run(&path, &WriteOptions::new()).expect("a file");
+        let made = Model::open(&path).expect("a model");
+        assert_eq!(made.metadata().str("general.architecture"), Some(architecture));
+        assert_eq!(made.len(), tensors.len() - 2);
+        let notes = plan.notes.join("\n");
+        assert!(notes.contains("tools/mtmd/legacy-models/minicpmv-surgery.py"), "{notes}");
+    }
+}
+
 #[test]
 fn audio_models_like_whisper() {
     let vision: &[(&str, &[u64])] = &[
