@@ -63,7 +63,7 @@ macro_rules! parts {
 parts! {
     /// Fields that [`ModelConfig`](super::ModelConfig) holds directly, as read from the files.
     pub(crate) Core, "model", "" {
-        dim: u32 = size,                gguf ["embedding_length", "decoder.embedding_length"],             json ["hidden_size", "n_embd", "d_model", "dim", "emb_dim", "model_dim"];
+        dim: u32 = size,                gguf ["embedding_length", "decoder.embedding_length"],             json ["hidden_size", "n_embd", "d_model", "dim", "emb_dim", "model_dim", "n_embed"];
         n_layers: u32 = layers,         gguf ["block_count", "decoder.block_count"],                       json ["decoder_layers", "num_hidden_layers", "n_layers", "n_layer", "num_layers", "num_decoder_layers"];
         layer_groups: u32 = layers,     gguf [],                                                           json [];
         decoder_layers: u32 = layers,   gguf ["decoder_block_count"],                                      json ["num_decoder_layers"];

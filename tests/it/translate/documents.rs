@@ -239,6 +239,31 @@ fn what_has_no_rules_is_refused_by_name() {
     assert!(error.to_string().contains("unheard-of"), "{error}");
 }
 
+/// The class renames the width of the published files.
+#[test]
+fn the_width_of_bloom_as_published() {
+    let config = weighbridge::json::json!({
+        "model_type": "bloom", "n_embed": 64, "n_layer": 2, "num_attention_heads": 4, "vocab_size": 8,
+    });
+    let files = BTreeMap::from([("config.json", config.to_string().into_bytes())]);
+    let (_folder, store) = directory(&files);
+    let keys = listed(&gguf_metadata(&store).expect("metadata"));
+    assert_eq!(keys["bloom.embedding_length"], "U32(64)");
+}
+
+/// Ling's class may norm the columns of the output matrix: a stored matrix is then not that of the logits.
+#[test]
+fn a_normed_output_matrix_is_refused() {
+    let experts = weighbridge::json::json!({
+        "model_type": "bailing_moe", "norm_head": true, "num_experts": 2, "num_experts_per_tok": 1,
+        "moe_intermediate_size": 8, "num_shared_experts": 1, "first_k_dense_replace": 0,
+    });
+    let (_folder, store) = llama(experts);
+    let error = gguf_metadata(&store).expect_err("a normed matrix");
+    assert_eq!(error.kind(), weighbridge::ErrorKind::Unsupported);
+    assert!(error.to_string().contains("norm_head"), "{error}");
+}
+
 #[test]
 fn text_that_is_split_in_an_unknown_way_is_noted() {
     let tokenizer = weighbridge::json::json!({
