@@ -1,6 +1,7 @@
 //! Writing tensors and metadata of the caller.
 
 use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weighbridge_rs::bytes::{ReadAt, Source, Text};
@@ -9,11 +10,11 @@ use weighbridge_rs::metadata::{KeyValues, Value};
 use weighbridge_rs::ops::{EditOutcome, MetadataEdit};
 use weighbridge_rs::{Builder, DType, Model, Result, Tensor, WriteOptions};
 
-use crate::fault::{WbStatus, checked, guard, quietly};
+use crate::fault::{checked, gives, quietly};
 use crate::model::WbModel;
 use crate::tensor::{WbTensor, bytes};
 use crate::verbs::{WbWriteOptions, named, run};
-use crate::{WbStr, give, given, path, text, usage};
+use crate::{WbStr, given, null, path, text, usage};
 
 /// A model that is being built: its tensors, metadata and documents. One thread uses it at a time.
 #[derive(Debug)]
@@ -32,14 +33,15 @@ impl WbBuilder {
     ///
     /// # Safety
     ///
-    /// The pointers are null or valid.
+    /// The key is null or valid.
     unsafe fn set(
-        builder: *mut Self,
+        builder: Option<&mut Self>,
         key: *const c_char,
         put: impl FnOnce(&str, &mut KeyValues) -> Result<()>,
     ) -> Result<()> {
+        let builder = given(builder, "builder")?;
         // SAFETY: as the caller promises.
-        let (builder, key) = unsafe { (given(builder, "builder")?, text(key, "key")?) };
+        let key = unsafe { text(key, "key")? };
         put(key, builder.with().metadata()).map_err(|error| error.in_key(key))
     }
 }
@@ -74,55 +76,37 @@ impl ReadAt for Borrowed {
 
 /// Starts a model without tensors for a container: "gguf", "mlx", or "safetensors" for one file. Free *out
 /// with wb_builder_free.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_builder_new(container: *const c_char, out: *mut *mut WbBuilder) -> i32 {
-    checked(|| {
+pub unsafe extern "C" fn wb_builder_new(
+    container: *const c_char,
+    out: Option<&mut MaybeUninit<Box<WbBuilder>>>,
+) -> i32 {
+    gives(out, || {
         // SAFETY: the caller passes NULL or valid pointers.
         let container = unsafe { named(container)? };
-        let container = container.ok_or_else(|| usage("the argument container is NULL".into()))?;
+        let container = given(container, "container")?;
         let mut builder = Builder::new(container)?;
         if *container == SAFETENSORS {
             builder.one_file();
         }
-        if out.is_null() {
-            return Err(usage("the argument out is NULL".to_owned()));
-        }
-        let made = WbBuilder { builder: builder.into(), removed: Mutex::default() };
-        // SAFETY: as above.
-        unsafe { give(out, Box::into_raw(Box::new(made)), "out") }
+        Ok(Box::new(WbBuilder { builder: builder.into(), removed: Mutex::default() }))
     })
 }
 
 /// Frees a builder. NULL is allowed.
-///
-/// # Safety
-///
-/// The builder is not used afterwards.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_builder_free(builder: *mut WbBuilder) {
-    if !builder.is_null() {
-        // SAFETY: it was made by `wb_builder_new`, and the caller gives it up.
-        quietly(|| drop(unsafe { Box::from_raw(builder) }));
-    }
+pub extern "C" fn wb_builder_free(builder: Option<Box<WbBuilder>>) {
+    quietly(|| drop(builder));
 }
 
 /// Copies all metadata of a model, of the same container.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_builder_copy_metadata(
-    builder: *mut WbBuilder,
-    model: *const WbModel,
+pub extern "C" fn wb_builder_copy_metadata(
+    builder: Option<&mut WbBuilder>,
+    model: Option<&WbModel>,
 ) -> i32 {
     checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let (builder, model) = unsafe { (given(builder, "builder")?, given(model, "model")?) };
+        let (builder, model) = (given(builder, "builder")?, given(model, "model")?);
         let mut builder = builder.with();
         for (key, value) in KeyValues::of(model.model.metadata()).iter() {
             builder.metadata().set(&key.spelling(), value);
@@ -132,13 +116,9 @@ pub unsafe extern "C" fn wb_builder_copy_metadata(
 }
 
 /// Sets a key to a string of `len` bytes.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_builder_set_string(
-    builder: *mut WbBuilder,
+    builder: Option<&mut WbBuilder>,
     key: *const c_char,
     string: *const c_char,
     len: usize,
@@ -156,20 +136,16 @@ pub unsafe extern "C" fn wb_builder_set_string(
 }
 
 /// Sets a key to `count` strings.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid; `strings` points to `count` strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_builder_set_strings(
-    builder: *mut WbBuilder,
+    builder: Option<&mut WbBuilder>,
     key: *const c_char,
     strings: *const WbStr,
     count: usize,
 ) -> i32 {
     checked(|| {
         if strings.is_null() && count > 0 {
-            return Err(usage("the argument strings is NULL".to_owned()));
+            return Err(null("strings"));
         }
         let string = |number| {
             // SAFETY: the caller passes `count` strings.
@@ -233,13 +209,9 @@ fn put(
 
 /// Sets a key to a number or boolean. `data` points to one of the type of wb_value_type: a uint32_t for
 /// WB_VALUE_U32, a byte for WB_VALUE_BOOL.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_builder_set_number(
-    builder: *mut WbBuilder,
+    builder: Option<&mut WbBuilder>,
     key: *const c_char,
     value_type: u32,
     data: *const c_void,
@@ -250,13 +222,9 @@ pub unsafe extern "C" fn wb_builder_set_number(
 }
 
 /// Sets a key to an array of `count` numbers or booleans of the type of wb_value_type.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid; `data` points to `count` elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_builder_set_array(
-    builder: *mut WbBuilder,
+    builder: Option<&mut WbBuilder>,
     key: *const c_char,
     value_type: u32,
     data: *const c_void,
@@ -268,15 +236,15 @@ pub unsafe extern "C" fn wb_builder_set_array(
 }
 
 /// Removes a key: from the builder, and from the file that wb_metadata_edit changes.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_builder_remove(builder: *mut WbBuilder, key: *const c_char) -> i32 {
+pub unsafe extern "C" fn wb_builder_remove(
+    builder: Option<&mut WbBuilder>,
+    key: *const c_char,
+) -> i32 {
     checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let (builder, key) = unsafe { (given(builder, "builder")?, text(key, "key")?) };
+        let builder = given(builder, "builder")?;
+        // SAFETY: the caller passes NULL or a valid string.
+        let key = unsafe { text(key, "key")? };
         builder.with().metadata().remove(key);
         let mut removed = builder.removed.lock().unwrap_or_else(PoisonError::into_inner);
         removed.push(key.to_owned());
@@ -285,20 +253,17 @@ pub unsafe extern "C" fn wb_builder_remove(builder: *mut WbBuilder, key: *const 
 }
 
 /// Adds a file of `len` bytes beside the weights, such as "config.json".
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_builder_document(
-    builder: *mut WbBuilder,
+    builder: Option<&mut WbBuilder>,
     name: *const c_char,
     content: *const c_void,
     len: usize,
 ) -> i32 {
     checked(|| {
+        let builder = given(builder, "builder")?;
         // SAFETY: the caller passes NULL or valid pointers.
-        let (builder, name) = unsafe { (given(builder, "builder")?, text(name, "name")?) };
+        let name = unsafe { text(name, "name")? };
         // SAFETY: as above.
         let content = unsafe { bytes(content.cast(), len, "content")? };
         builder.with().document(name, content.to_vec())
@@ -329,22 +294,20 @@ fn add(builder: &WbBuilder, name: &str, tensor: &Tensor, dtype: Option<DType>) -
 
 /// Adds a tensor, in the dtype `dtype`, such as "Q4_K", or, if that is NULL, as it is. The builder keeps what
 /// it needs of it.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_builder_add(
-    builder: *mut WbBuilder,
+    builder: Option<&mut WbBuilder>,
     name: *const c_char,
-    tensor: *const WbTensor,
+    tensor: Option<&WbTensor>,
     dtype: *const c_char,
 ) -> i32 {
     checked(|| {
+        let builder = given(builder, "builder")?;
         // SAFETY: the caller passes NULL or valid pointers.
-        let (builder, name) = unsafe { (given(builder, "builder")?, text(name, "name")?) };
+        let name = unsafe { text(name, "name")? };
+        let tensor = given(tensor, "tensor")?;
         // SAFETY: as above.
-        let (tensor, dtype) = unsafe { (given(tensor, "tensor")?, self::dtype(dtype, "dtype")?) };
+        let dtype = unsafe { self::dtype(dtype, "dtype")? };
         add(builder, name, tensor.tensor(), dtype)
     })
 }
@@ -352,13 +315,9 @@ pub unsafe extern "C" fn wb_builder_add(
 /// Adds an array of the caller: `len` bytes of the dtype `stored`, little-endian, packed if it is quantized,
 /// with `rank` dimensions, outermost first. It is written in the dtype `dtype`, or, if that is NULL, as it is.
 /// The memory is read by wb_builder_write: it must stay valid until the builder is freed.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid; `shape` points to `rank` numbers, and `data` to `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_builder_add_array(
-    builder: *mut WbBuilder,
+    builder: Option<&mut WbBuilder>,
     name: *const c_char,
     stored: *const c_char,
     shape: *const u64,
@@ -368,15 +327,16 @@ pub unsafe extern "C" fn wb_builder_add_array(
     dtype: *const c_char,
 ) -> i32 {
     checked(|| {
+        let builder = given(builder, "builder")?;
         // SAFETY: the caller passes NULL or valid pointers.
-        let (builder, name) = unsafe { (given(builder, "builder")?, text(name, "name")?) };
+        let name = unsafe { text(name, "name")? };
         // SAFETY: as above.
         let stored = unsafe { self::dtype(stored, "stored")? };
-        let stored = stored.ok_or_else(|| usage("the argument stored is NULL".to_owned()))?;
+        let stored = given(stored, "stored")?;
         // SAFETY: as above.
         let dtype = unsafe { self::dtype(dtype, "dtype")? };
         if (shape.is_null() && rank > 0) || (data.is_null() && len > 0) {
-            return Err(usage("the argument shape or data is NULL".to_owned()));
+            return Err(null("shape or data"));
         }
         // SAFETY: as above.
         let shape: Vec<u64> = (0..rank).map(|axis| unsafe { shape.add(axis).read() }).collect();
@@ -387,44 +347,37 @@ pub unsafe extern "C" fn wb_builder_add_array(
 
 /// Writes the model to a file, or for "mlx" to a directory. A builder may write several times. `options` may
 /// be NULL. *json is a report, to be freed with wb_string_free; `json` may be NULL.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid; `progress` in the options is NULL or a function of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_builder_write(
-    builder: *const WbBuilder,
+    builder: Option<&WbBuilder>,
     destination: *const c_char,
     options: *const WbWriteOptions,
-    json: *mut *mut c_char,
+    json: Option<&mut MaybeUninit<*mut c_char>>,
 ) -> i32 {
-    guard(|| {
+    checked(|| {
+        let builder = given(builder, "builder")?;
         // SAFETY: the caller passes NULL or valid pointers.
-        let (builder, options) = unsafe { (given(builder, "builder")?, crate::options(options)?) };
+        let options = unsafe { crate::options(options)? };
         // SAFETY: as above.
         let destination = unsafe { path(destination, "destination")? };
         let plan = builder.with().clone().plan()?;
-        // SAFETY: as above.
-        unsafe { run(&plan, destination, &options, json) }
+        run(&plan, destination, &options, json)
     })
 }
 
 /// Changes the metadata of a GGUF file: sets the keys of the builder, and removes those that
 /// wb_builder_remove was called with. The file is changed in place where that is safe, else rewritten and
 /// replaced. *in_place tells which; it may be NULL.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_metadata_edit(
     path: *const c_char,
-    builder: *const WbBuilder,
-    in_place: *mut i32,
+    builder: Option<&WbBuilder>,
+    in_place: Option<&mut MaybeUninit<i32>>,
 ) -> i32 {
-    guard(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let (file, builder) = unsafe { (crate::path(path, "path")?, given(builder, "builder")?) };
+    checked(|| {
+        // SAFETY: the caller passes NULL or a valid string.
+        let file = unsafe { crate::path(path, "path")? };
+        let builder = given(builder, "builder")?;
         let keys = builder.with().metadata().clone();
         let removed = builder.removed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let edit = MetadataEdit::plan(&Model::open(file)?, |all| {
@@ -435,10 +388,9 @@ pub unsafe extern "C" fn wb_metadata_edit(
             Ok(())
         })?;
         let outcome = edit.run(&WriteOptions::new())?;
-        if !in_place.is_null() {
-            // SAFETY: as above.
-            unsafe { in_place.write(i32::from(outcome == EditOutcome::InPlace)) };
+        if let Some(in_place) = in_place {
+            in_place.write((outcome == EditOutcome::InPlace).into());
         }
-        Ok(WbStatus::WB_OK as i32)
+        Ok(())
     })
 }

@@ -2,10 +2,13 @@
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use weighbridge_rs::{AdvisedOption, Error, ErrorKind, Result};
+
+use crate::give;
 
 /// The result of a function: an exit status of the program `weighbridge`, or WB_NOT_FOUND.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -111,6 +114,11 @@ pub(crate) fn guard(body: impl FnOnce() -> Result<i32>) -> i32 {
 /// Like [`guard`], for a body without a status of its own.
 pub(crate) fn checked(body: impl FnOnce() -> Result<()>) -> i32 {
     guard(|| body().map(|()| 0))
+}
+
+/// Like [`checked`], for a body whose result is written through the out-parameter `out`.
+pub(crate) fn gives<T>(out: Option<&mut MaybeUninit<T>>, body: impl FnOnce() -> Result<T>) -> i32 {
+    checked(|| give(out, body()?, "out"))
 }
 
 /// Runs what frees something: the last error stays, so that a caller can free before it prints.

@@ -4,10 +4,12 @@
 //! Rules of every function:
 //!
 //! - A panic never leaves it: it becomes `WB_INTERNAL`.
-//! - Pointers are checked for NULL, and nothing else can be checked: the caller keeps the promises of
-//!   the header.
+//! - Pointers are checked for NULL, and nothing else can be checked: they are NULL or valid, and those to
+//!   several elements have as many as the argument after them says. What was freed is not used.
+//! - Handles and out-parameters are references: `None` is NULL, and a box is given to the caller.
 //! - An out-parameter is written only on success.
 #![allow(unsafe_code, reason = "C passes pointers, and functions need their C names")]
+#![allow(clippy::missing_safety_doc, reason = "the rules of every function are above")]
 
 #[cfg(feature = "write")]
 pub mod builder;
@@ -23,6 +25,7 @@ pub mod tokenizer;
 pub mod verbs;
 
 use std::ffi::{CStr, c_char, c_void};
+use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 
 use weighbridge_rs::{Error, ErrorKind, Progress, Result};
@@ -75,27 +78,18 @@ fn beyond(what: &str, position: usize, count: usize) -> Error {
     Error::new(ErrorKind::NotFound, fault)
 }
 
-/// A reference to what a pointer argument points to.
-///
-/// # Safety
-///
-/// The pointer is null or valid while the reference is used.
-unsafe fn given<'a, T>(pointer: *const T, what: &str) -> Result<&'a T> {
-    // SAFETY: as the caller of this function promises.
-    unsafe { pointer.as_ref() }.ok_or_else(|| usage(format!("the argument {what} is NULL")))
+fn null(what: &str) -> Error {
+    usage(format!("the argument {what} is NULL"))
+}
+
+/// What an argument points to.
+fn given<T>(argument: Option<T>, what: &str) -> Result<T> {
+    argument.ok_or_else(|| null(what))
 }
 
 /// Writes a result through an out-parameter.
-///
-/// # Safety
-///
-/// The pointer is null or valid for a write.
-unsafe fn give<T>(out: *mut T, value: T, what: &str) -> Result<()> {
-    if out.is_null() {
-        return Err(usage(format!("the argument {what} is NULL")));
-    }
-    // SAFETY: as the caller of this function promises.
-    unsafe { out.write(value) };
+fn give<T>(out: Option<&mut MaybeUninit<T>>, value: T, what: &str) -> Result<()> {
+    given(out, what)?.write(value);
     Ok(())
 }
 
@@ -106,7 +100,7 @@ unsafe fn give<T>(out: *mut T, value: T, what: &str) -> Result<()> {
 /// The pointer is null or points to a string that ends with NUL and is valid while it is used.
 unsafe fn text<'a>(pointer: *const c_char, what: &str) -> Result<&'a str> {
     if pointer.is_null() {
-        return Err(usage(format!("the argument {what} is NULL")));
+        return Err(null(what));
     }
     // SAFETY: as the caller of this function promises.
     let text = unsafe { CStr::from_ptr(pointer) }.to_str();
@@ -133,10 +127,11 @@ unsafe fn path<'a>(pointer: *const c_char, what: &str) -> Result<&'a std::path::
 }
 
 /// Options that begin with their size. Fields that an older caller does not know are 0.
-trait Options: Copy {
-    const NONE: Self;
-    fn size(&self) -> usize;
-}
+///
+/// # Safety
+///
+/// The struct is C's, its first member is the size, and every member may be 0.
+unsafe trait Options: Copy {}
 
 /// The options of a caller.
 ///
@@ -144,7 +139,8 @@ trait Options: Copy {
 ///
 /// The pointer is null or points to as many bytes as the first member says.
 unsafe fn options<T: Options>(pointer: *const T) -> Result<T> {
-    let mut all = T::NONE;
+    // SAFETY: every member may be 0.
+    let mut all = unsafe { MaybeUninit::<T>::zeroed().assume_init() };
     if pointer.is_null() {
         return Ok(all);
     }
@@ -154,7 +150,7 @@ unsafe fn options<T: Options>(pointer: *const T) -> Result<T> {
         return Err(usage(format!("the options begin with the size {size}: set it to sizeof")));
     }
     let known = size.min(size_of::<T>());
-    // SAFETY: both have at least `known` bytes, and every member may be 0.
+    // SAFETY: both have at least `known` bytes, of the same members.
     unsafe {
         std::ptr::copy_nonoverlapping(
             pointer.cast::<u8>(),
@@ -162,7 +158,6 @@ unsafe fn options<T: Options>(pointer: *const T) -> Result<T> {
             known,
         );
     }
-    debug_assert!(all.size() == size, "the size is the first member");
     Ok(all)
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,10 +10,10 @@ use weighbridge_rs::device::{BufferLayout, Device, DeviceLimits, split_at};
 use weighbridge_rs::load::{Fusion, LoadedTensor};
 use weighbridge_rs::{Error, LoadOptions, Policy, Result, WeightProvider};
 
-use crate::fault::{checked, quietly};
+use crate::fault::{gives, quietly};
 use crate::model::WbModel;
 use crate::tensor::dtype;
-use crate::{Callback, Options, WbProgress, WbStr, beyond, give, given, text, usage};
+use crate::{Callback, Options, WbProgress, WbStr, beyond, given, null, text, usage};
 
 /// Allocates `bytes` bytes at a multiple of `alignment` for a tensor, or returns NULL. Called from
 /// the thread that calls wb_load.
@@ -51,23 +52,8 @@ pub struct WbLoadOptions {
     pub wanted: WbWanted,
 }
 
-impl Options for WbLoadOptions {
-    const NONE: Self = Self {
-        size: size_of::<Self>(),
-        dtype: 0,
-        threads: 0,
-        fuse: std::ptr::null(),
-        user: std::ptr::null_mut(),
-        progress: None,
-        allocate: None,
-        release: None,
-        wanted: None,
-    };
-
-    fn size(&self) -> usize {
-        self.size
-    }
-}
+// SAFETY: 0 stands for the default of each member.
+unsafe impl Options for WbLoadOptions {}
 
 /// The alignment of loaded parts, which is that of host memory in the library.
 const ALIGNMENT: usize = 64;
@@ -238,21 +224,19 @@ pub struct WbBuffer {
 /// Loads the tensors of a model by canonical name, each in one buffer with its scales and other parts,
 /// or fused. Reads go straight to their place. `options` may be NULL. Free *out with
 /// wb_weights_free.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid; callbacks are functions of the right type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_load(
-    model: *const WbModel,
+    model: Option<&WbModel>,
     options: *const WbLoadOptions,
-    out: *mut *mut WbWeights,
+    out: Option<&mut MaybeUninit<Box<WbWeights>>>,
 ) -> i32 {
-    checked(|| {
+    let lacks_out = out.is_none();
+    gives(out, || {
+        let model = given(model, "model")?;
         // SAFETY: the caller passes NULL or valid pointers.
-        let (model, options) = unsafe { (given(model, "model")?, crate::options(options)?) };
-        if out.is_null() {
-            return Err(usage("the argument out is NULL".to_owned()));
+        let options = unsafe { crate::options(options)? };
+        if lacks_out {
+            return Err(null("out"));
         }
         let policy = match dtype(options.dtype)? {
             None => Policy::Keep,
@@ -289,42 +273,31 @@ pub unsafe extern "C" fn wb_load(
             (names.join("+"), tensor)
         };
         let buffers = loaded.into_iter().map(named).collect();
-        // SAFETY: as above.
-        unsafe { give(out, Box::into_raw(Box::new(WbWeights { buffers })), "out") }
+        Ok(Box::new(WbWeights { buffers }))
     })
 }
 
 /// The number of buffers. 0 for NULL.
-///
-/// # Safety
-///
-/// `weights` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_weights_count(weights: *const WbWeights) -> usize {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    unsafe { weights.as_ref() }.map_or(0, |weights| weights.buffers.len())
+pub extern "C" fn wb_weights_count(weights: Option<&WbWeights>) -> usize {
+    weights.map_or(0, |weights| weights.buffers.len())
 }
 
 /// The buffer at a position, 0 first. Pointers in it are valid as long as the weights.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_weights_at(
-    weights: *const WbWeights,
+pub extern "C" fn wb_weights_at(
+    weights: Option<&WbWeights>,
     position: usize,
-    out: *mut WbBuffer,
+    out: Option<&mut MaybeUninit<WbBuffer>>,
 ) -> i32 {
-    checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let weights = unsafe { given(weights, "weights")? };
+    gives(out, || {
+        let weights = given(weights, "weights")?;
         let found = weights.buffers.get(position);
         let count = weights.buffers.len();
         let (name, tensor) = found.ok_or_else(|| beyond("buffers", position, count))?;
         let bytes = tensor.buffer.bytes();
         let weight = tensor.parts.first().map_or(0, |part| part.range.end - part.range.start);
-        let buffer = WbBuffer {
+        Ok(WbBuffer {
             name: WbStr::new(name.as_bytes()),
             dtype: WbStr::new(tensor.dtype.name().as_bytes()),
             shape: tensor.shape.as_ptr(),
@@ -333,21 +306,12 @@ pub unsafe extern "C" fn wb_weights_at(
             data: bytes.as_ptr().cast(),
             bytes: bytes.len(),
             weight_bytes: usize::try_from(weight).unwrap_or(0),
-        };
-        // SAFETY: as above.
-        unsafe { give(out, buffer, "out") }
+        })
     })
 }
 
 /// Frees loaded tensors. NULL is allowed.
-///
-/// # Safety
-///
-/// The weights are not used afterwards.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_weights_free(weights: *mut WbWeights) {
-    if !weights.is_null() {
-        // SAFETY: they were made by `wb_load`, and the caller gives them up.
-        quietly(|| drop(unsafe { Box::from_raw(weights) }));
-    }
+pub extern "C" fn wb_weights_free(weights: Option<Box<WbWeights>>) {
+    quietly(|| drop(weights));
 }

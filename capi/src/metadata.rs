@@ -1,13 +1,14 @@
 //! Metadata: the keys and values of a model's files.
 
 use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
 
 use weighbridge_rs::metadata::Value;
 use weighbridge_rs::{Error, ErrorKind, Result};
 
-use crate::fault::checked;
+use crate::fault::{checked, gives};
 use crate::model::WbModel;
-use crate::{WbStr, beyond, give, given, text, usage};
+use crate::{WbStr, beyond, given, null, text, usage};
 
 /// The type of a metadata value, by its GGUF code.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -107,34 +108,23 @@ impl WbValue {
 }
 
 /// The number of metadata keys. 0 for NULL.
-///
-/// # Safety
-///
-/// `model` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_metadata_count(model: *const WbModel) -> usize {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    unsafe { model.as_ref() }.map_or(0, |model| model.model.metadata().len())
+pub extern "C" fn wb_metadata_count(model: Option<&WbModel>) -> usize {
+    model.map_or(0, |model| model.model.metadata().len())
 }
 
 /// The key and value at a position in file order, 0 first. Strings are valid as long as the model.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_metadata_at(
-    model: *const WbModel,
+pub extern "C" fn wb_metadata_at(
+    model: Option<&WbModel>,
     position: usize,
-    out: *mut WbValue,
+    out: Option<&mut MaybeUninit<WbValue>>,
 ) -> i32 {
-    checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let metadata = unsafe { given(model, "model")? }.model.metadata();
+    gives(out, || {
+        let metadata = given(model, "model")?.model.metadata();
         let found = metadata.iter().nth(position);
         let (key, value) = found.ok_or_else(|| beyond("keys", position, metadata.len()))?;
-        // SAFETY: as above.
-        unsafe { give(out, WbValue::new(key.as_bytes(), &value), "out") }
+        Ok(WbValue::new(key.as_bytes(), &value))
     })
 }
 
@@ -148,44 +138,35 @@ fn find<'m>(model: &'m WbModel, key: &str) -> Result<Value<'m>> {
 
 /// The value under a key. WB_NOT_FOUND if the key does not exist. `key` in the result is empty. Strings are
 /// valid as long as the model.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_metadata_find(
-    model: *const WbModel,
+    model: Option<&WbModel>,
     key: *const c_char,
-    out: *mut WbValue,
+    out: Option<&mut MaybeUninit<WbValue>>,
 ) -> i32 {
-    checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let (model, key) = unsafe { (given(model, "model")?, text(key, "key")?) };
-        let value = WbValue::new(b"", &find(model, key)?);
-        // SAFETY: as above.
-        unsafe { give(out, value, "out") }
+    gives(out, || {
+        let model = given(model, "model")?;
+        // SAFETY: the caller passes NULL or a valid string.
+        let key = unsafe { text(key, "key")? };
+        Ok(WbValue::new(b"", &find(model, key)?))
     })
 }
 
 /// The position of a key, for wb_metadata_at. WB_NOT_FOUND if the key does not exist.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_metadata_position(
-    model: *const WbModel,
+    model: Option<&WbModel>,
     key: *const c_char,
-    out: *mut usize,
+    out: Option<&mut MaybeUninit<usize>>,
 ) -> i32 {
-    checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let (model, key) = unsafe { (given(model, "model")?, text(key, "key")?) };
+    gives(out, || {
+        let model = given(model, "model")?;
+        // SAFETY: the caller passes NULL or a valid string.
+        let key = unsafe { text(key, "key")? };
         find(model, key)?;
         let mut keys = model.model.metadata().iter();
         let position = keys.position(|(found, _)| found.as_bytes() == key.as_bytes());
-        // SAFETY: as above.
-        unsafe { give(out, position.unwrap_or(0), "out") }
+        Ok(position.unwrap_or(0))
     })
 }
 
@@ -195,15 +176,16 @@ pub unsafe extern "C" fn wb_metadata_position(
 ///
 /// `out` is null or points to `count` elements.
 unsafe fn fill<T>(
-    model: *const WbModel,
+    model: Option<&WbModel>,
     key: *const c_char,
     out: *mut T,
     count: usize,
     of: impl Fn(&Value<'_>) -> Option<T>,
     what: &str,
 ) -> Result<()> {
-    // SAFETY: the caller passes NULL or valid pointers.
-    let (model, key) = unsafe { (given(model, "model")?, text(key, "key")?) };
+    let model = given(model, "model")?;
+    // SAFETY: the caller passes NULL or a valid string.
+    let key = unsafe { text(key, "key")? };
     let here = |fault: String| usage(fault).in_key(key).in_file(model.model.path());
     let array = find(model, key)?.to_array();
     let array = array.ok_or_else(|| here("the value is not an array".to_owned()))?;
@@ -211,7 +193,7 @@ unsafe fn fill<T>(
         return Err(here(format!("the array has {} elements, not {count}", array.len())));
     }
     if out.is_null() && count > 0 {
-        return Err(usage("the argument out is NULL".to_owned()));
+        return Err(null("out"));
     }
     for (position, value) in array.values().take(count).enumerate() {
         let found = of(&value);
@@ -224,13 +206,9 @@ unsafe fn fill<T>(
 
 /// Fills `out` with the strings of an array, such as "tokenizer.ggml.tokens". `count` must be the
 /// number of its elements. The strings are valid as long as the model; nothing is copied.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid; `out` points to `count` elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_metadata_strings(
-    model: *const WbModel,
+    model: Option<&WbModel>,
     key: *const c_char,
     out: *mut WbStr,
     count: usize,
@@ -242,13 +220,9 @@ pub unsafe extern "C" fn wb_metadata_strings(
 
 /// Fills `out` with the numbers of an array, such as "tokenizer.ggml.scores". `count` must be the
 /// number of its elements.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid; `out` points to `count` elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_metadata_numbers(
-    model: *const WbModel,
+    model: Option<&WbModel>,
     key: *const c_char,
     out: *mut f64,
     count: usize,
@@ -260,13 +234,9 @@ pub unsafe extern "C" fn wb_metadata_numbers(
 
 /// Fills `out` with the floats of an array, such as "tokenizer.ggml.scores", rounded to 32 bits. `count`
 /// must be the number of its elements.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid; `out` points to `count` elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_metadata_floats(
-    model: *const WbModel,
+    model: Option<&WbModel>,
     key: *const c_char,
     out: *mut f32,
     count: usize,
@@ -279,13 +249,9 @@ pub unsafe extern "C" fn wb_metadata_floats(
 
 /// Fills `out` with the integers or booleans of an array, such as "tokenizer.ggml.token_type".
 /// `count` must be the number of its elements.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid; `out` points to `count` elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_metadata_integers(
-    model: *const WbModel,
+    model: Option<&WbModel>,
     key: *const c_char,
     out: *mut i64,
     count: usize,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_void};
+use std::mem::MaybeUninit;
 use std::sync::{Arc, OnceLock};
 
 use weighbridge_dlpack::PrivateMaps;
@@ -9,9 +10,9 @@ use weighbridge_rs::arch::FamilyFile;
 use weighbridge_rs::ops::{self, ReportedField};
 use weighbridge_rs::{Error, ErrorKind, Model, OpenOptions, Result, Strictness};
 
-use crate::fault::{checked, quietly};
+use crate::fault::{checked, gives, quietly};
 use crate::tensor::WbTensor;
-use crate::{Options, WbStr, beyond, give, given, path, text};
+use crate::{Options, WbStr, beyond, given, null, path, text};
 
 /// An opened model. Any number of threads may use it at the same time; one of them frees it when no
 /// other uses it any more. Tensors and loaded weights keep what they need: they may outlive it.
@@ -34,6 +35,11 @@ struct StoredTensors {
 }
 
 impl WbModel {
+    fn boxed(model: Model, options: &WbOpenOptions) -> Box<Self> {
+        let maps = (options.no_map == 0).then(Arc::default);
+        Box::new(Self { model, maps, fields: OnceLock::new(), stored: OnceLock::new() })
+    }
+
     fn stored(&self) -> &StoredTensors {
         self.stored.get_or_init(|| {
             let tensor = |tensor| WbTensor::new(tensor, self.maps.clone());
@@ -66,14 +72,8 @@ pub struct WbOpenOptions {
     pub all_files: u32,
 }
 
-impl Options for WbOpenOptions {
-    const NONE: Self =
-        Self { size: size_of::<Self>(), strictness: 0, no_map: 0, threads: 0, all_files: 0 };
-
-    fn size(&self) -> usize {
-        self.size
-    }
-}
+// SAFETY: 0 stands for the default of each member.
+unsafe impl Options for WbOpenOptions {}
 
 impl WbOpenOptions {
     #[cfg(feature = "reports")]
@@ -99,30 +99,20 @@ impl WbOpenOptions {
 
 /// Opens a file, a directory, or a model in Ollama's store by its name. The format is detected from
 /// the content. Reads headers only. `options` may be NULL. Free *out with wb_model_free.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_open(
     path: *const c_char,
     options: *const WbOpenOptions,
-    out: *mut *mut WbModel,
+    out: Option<&mut MaybeUninit<Box<WbModel>>>,
 ) -> i32 {
-    checked(|| {
+    gives(out, || {
         // SAFETY: the caller passes NULL or valid pointers.
         let (path, options) = unsafe { (crate::path(path, "path")?, crate::options(options)?) };
-        let model = options.options()?.open(path)?;
-        // SAFETY: as above.
-        unsafe { give_model(model, &options, out) }
+        Ok(WbModel::boxed(options.options()?.open(path)?, &options))
     })
 }
 
 /// Adds the model families of a file to the built-in ones, for the whole process.
-///
-/// # Safety
-///
-/// `path` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_add_families(path: *const c_char) -> i32 {
     checked(|| {
@@ -135,231 +125,152 @@ pub unsafe extern "C" fn wb_add_families(path: *const c_char) -> i32 {
 
 /// Opens a GGUF, safetensors or whisper.cpp file that is in memory. The bytes are copied. `name`
 /// stands for the path in messages.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid; `bytes` points to `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_open_memory(
     name: *const c_char,
     bytes: *const c_void,
     len: usize,
     options: *const WbOpenOptions,
-    out: *mut *mut WbModel,
+    out: Option<&mut MaybeUninit<Box<WbModel>>>,
 ) -> i32 {
-    checked(|| {
+    gives(out, || {
         // SAFETY: the caller passes NULL or valid pointers.
         let (name, options) = unsafe { (path(name, "name")?, crate::options(options)?) };
         // SAFETY: the caller passes `len` bytes.
         let bytes = unsafe { crate::tensor::bytes(bytes.cast(), len, "bytes")? };
         let model = options.options()?.open_memory(name, bytes.to_vec())?;
-        // SAFETY: as above.
-        unsafe { give_model(model, &options, out) }
+        Ok(WbModel::boxed(model, &options))
     })
 }
 
-/// # Safety
-///
-/// `out` is null or valid.
-unsafe fn give_model(model: Model, options: &WbOpenOptions, out: *mut *mut WbModel) -> Result<()> {
-    let maps = (options.no_map == 0).then(Arc::default);
-    let model = WbModel { model, maps, fields: OnceLock::new(), stored: OnceLock::new() };
-    if out.is_null() {
-        return Err(crate::usage("the argument out is NULL".to_owned()));
-    }
-    // SAFETY: as the caller promises.
-    unsafe { give(out, Box::into_raw(Box::new(model)), "out") }
-}
-
 /// Frees a model. NULL is allowed.
-///
-/// # Safety
-///
-/// The model is not used afterwards; its tensors may be.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_model_free(model: *mut WbModel) {
-    if !model.is_null() {
-        // SAFETY: it was made by `wb_open`, and the caller gives it up.
-        quietly(|| drop(unsafe { Box::from_raw(model) }));
-    }
+pub extern "C" fn wb_model_free(model: Option<Box<WbModel>>) {
+    quietly(|| drop(model));
 }
 
 /// The container: "gguf", "safetensors", "mlx", "ollama" or "whisper-ggml". Empty for NULL.
-///
-/// # Safety
-///
-/// `model` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_model_container(model: *const WbModel) -> WbStr {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    let model = unsafe { model.as_ref() };
+pub extern "C" fn wb_model_container(model: Option<&WbModel>) -> WbStr {
     WbStr::new(model.map_or("", |model| model.model.container()).as_bytes())
 }
 
 /// The number of stored tensors. Scales and other parts of a tensor do not count. 0 for NULL.
-///
-/// # Safety
-///
-/// `model` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_model_tensor_count(model: *const WbModel) -> usize {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    unsafe { model.as_ref() }.map_or(0, |model| model.model.len())
+pub extern "C" fn wb_model_tensor_count(model: Option<&WbModel>) -> usize {
+    model.map_or(0, |model| model.model.len())
 }
 
 /// Bytes of all stored tensors. 0 for NULL.
-///
-/// # Safety
-///
-/// `model` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_model_stored_bytes(model: *const WbModel) -> u64 {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    unsafe { model.as_ref() }.map_or(0, |model| model.model.stored_bytes())
+pub extern "C" fn wb_model_stored_bytes(model: Option<&WbModel>) -> u64 {
+    model.map_or(0, |model| model.model.stored_bytes())
 }
 
 /// The number of names that wb_model_tensor accepts: canonical names, then the stored names of
 /// tensors without a canonical one.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_model_name_count(model: *const WbModel, out: *mut usize) -> i32 {
-    checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let names = unsafe { given(model, "model")? }.model.resolution()?;
-        // SAFETY: as above.
-        unsafe { give(out, names.mapped.len() + names.unknown.len(), "out") }
+pub extern "C" fn wb_model_name_count(
+    model: Option<&WbModel>,
+    out: Option<&mut MaybeUninit<usize>>,
+) -> i32 {
+    gives(out, || {
+        let names = given(model, "model")?.model.resolution()?;
+        Ok(names.mapped.len() + names.unknown.len())
     })
 }
 
 /// The name at a position, 0 first. Valid as long as the model.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_model_name(
-    model: *const WbModel,
+pub extern "C" fn wb_model_name(
+    model: Option<&WbModel>,
     position: usize,
-    out: *mut WbStr,
+    out: Option<&mut MaybeUninit<WbStr>>,
 ) -> i32 {
-    checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let names = unsafe { given(model, "model")? }.model.resolution()?;
+    gives(out, || {
+        let names = given(model, "model")?.model.resolution()?;
         let all = names.mapped.len() + names.unknown.len();
         let unknown = || names.unknown.get(position.checked_sub(names.mapped.len())?);
         let mapped = names.mapped.get(position).map(|mapping| &mapping.canonical);
         let name = mapped.or_else(unknown).ok_or_else(|| beyond("names", position, all))?;
-        // SAFETY: as above.
-        unsafe { give(out, WbStr::new(name.as_bytes()), "out") }
+        Ok(WbStr::new(name.as_bytes()))
     })
 }
 
 /// The tensor with a canonical name, such as "layers.0.attention.q.weight": its rows and values are
 /// those of the Hugging Face checkpoint. Free *out with wb_tensor_free.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_model_tensor(
-    model: *const WbModel,
+    model: Option<&WbModel>,
     name: *const c_char,
-    out: *mut *mut WbTensor,
+    out: Option<&mut MaybeUninit<Box<WbTensor>>>,
 ) -> i32 {
-    checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let (model, name) = unsafe { (given(model, "model")?, text(name, "name")?) };
+    gives(out, || {
+        let model = given(model, "model")?;
+        // SAFETY: the caller passes NULL or a valid string.
+        let name = unsafe { text(name, "name")? };
         let tensor = model.model.tensor(name)?;
-        // SAFETY: as above.
-        unsafe { WbTensor::give(tensor, model.maps.clone(), out) }
+        Ok(WbTensor::boxed(tensor, model.maps.clone()))
     })
 }
 
 /// The tensor with a stored name, the one in the file: with the file's rows and values. Free *out
 /// with wb_tensor_free.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_model_stored_tensor(
-    model: *const WbModel,
+    model: Option<&WbModel>,
     name: *const c_char,
-    out: *mut *mut WbTensor,
+    out: Option<&mut MaybeUninit<Box<WbTensor>>>,
 ) -> i32 {
-    checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let (model, name) = unsafe { (given(model, "model")?, text(name, "name")?) };
+    gives(out, || {
+        let model = given(model, "model")?;
+        // SAFETY: the caller passes NULL or a valid string.
+        let name = unsafe { text(name, "name")? };
         let tensor = model.model.stored_tensor(name)?;
-        // SAFETY: as above.
-        unsafe { WbTensor::give(tensor, model.maps.clone(), out) }
+        Ok(WbTensor::boxed(tensor, model.maps.clone()))
     })
 }
 
 /// The stored tensor at a position in file order, 0 first. Free *out with wb_tensor_free.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_model_stored_tensor_at(
-    model: *const WbModel,
+pub extern "C" fn wb_model_stored_tensor_at(
+    model: Option<&WbModel>,
     position: usize,
-    out: *mut *mut WbTensor,
+    out: Option<&mut MaybeUninit<Box<WbTensor>>>,
 ) -> i32 {
-    checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let model = unsafe { given(model, "model")? };
+    gives(out, || {
+        let model = given(model, "model")?;
         let tensor = model.model.stored_tensor_at(position);
         let tensor = tensor.ok_or_else(|| beyond("tensors", position, model.model.len()))?;
-        // SAFETY: as above.
-        unsafe { WbTensor::give(tensor, model.maps.clone(), out) }
+        Ok(WbTensor::boxed(tensor, model.maps.clone()))
     })
 }
 
 /// The stored tensor at a position in file order, 0 first; NULL if there is none. It belongs to the model:
 /// do not free it. It is valid as long as the model.
-///
-/// # Safety
-///
-/// `model` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_model_stored_at(
-    model: *const WbModel,
+pub extern "C" fn wb_model_stored_at(
+    model: Option<&WbModel>,
     position: usize,
-) -> *const WbTensor {
-    let mut found = std::ptr::null();
-    quietly(|| {
-        // SAFETY: the caller passes NULL or a valid pointer.
-        let tensors = unsafe { model.as_ref() }.map(|model| &model.stored().tensors);
-        if let Some(tensor) = tensors.and_then(|tensors| tensors.get(position)) {
-            found = std::ptr::from_ref(tensor);
-        }
-    });
+) -> Option<&WbTensor> {
+    let mut found = None;
+    quietly(|| found = model.and_then(|model| model.stored().tensors.get(position)));
     found
 }
 
 /// The position of the stored tensor with a name, for wb_model_stored_at. WB_NOT_FOUND if there is none.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_model_stored_find(
-    model: *const WbModel,
+    model: Option<&WbModel>,
     name: *const c_char,
-    out: *mut usize,
+    out: Option<&mut MaybeUninit<usize>>,
 ) -> i32 {
-    checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let model = unsafe { given(model, "model")? };
+    gives(out, || {
+        let model = given(model, "model")?;
         if name.is_null() {
-            return Err(crate::usage("the argument name is NULL".to_owned()));
+            return Err(null("name"));
         }
-        // SAFETY: as above.
+        // SAFETY: the caller passes a valid string.
         let name = unsafe { CStr::from_ptr(name) };
         let position = model.stored().positions.get(name.to_bytes()).copied();
         let position = match position {
@@ -373,24 +284,16 @@ pub unsafe extern "C" fn wb_model_stored_find(
                 });
             }
         };
-        // SAFETY: as above.
-        unsafe { give(out, position, "out") }
+        Ok(position)
     })
 }
 
 /// The position of the first byte of tensor data in the first file. 0 for NULL, and for a model without
 /// stored tensors.
-///
-/// # Safety
-///
-/// `model` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_model_data_start(model: *const WbModel) -> u64 {
+pub extern "C" fn wb_model_data_start(model: Option<&WbModel>) -> u64 {
     let mut start = 0;
-    quietly(|| {
-        // SAFETY: the caller passes NULL or a valid pointer.
-        start = unsafe { model.as_ref() }.map_or(0, |model| model.stored().data_start);
-    });
+    quietly(|| start = model.map_or(0, |model| model.stored().data_start));
     start
 }
 
@@ -435,56 +338,44 @@ fn field((field, json): &(ReportedField, String)) -> WbField {
 }
 
 /// The number of values of the config: those that an engine needs, whatever the container calls them.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_config_count(model: *const WbModel, out: *mut usize) -> i32 {
-    checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let fields = unsafe { given(model, "model")? }.fields()?;
-        // SAFETY: as above.
-        unsafe { give(out, fields.len(), "out") }
+pub extern "C" fn wb_config_count(
+    model: Option<&WbModel>,
+    out: Option<&mut MaybeUninit<usize>>,
+) -> i32 {
+    gives(out, || {
+        let fields = given(model, "model")?.fields()?;
+        Ok(fields.len())
     })
 }
 
 /// The config value at a position, 0 first. Its strings are valid as long as the model.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_config_at(
-    model: *const WbModel,
+pub extern "C" fn wb_config_at(
+    model: Option<&WbModel>,
     position: usize,
-    out: *mut WbField,
+    out: Option<&mut MaybeUninit<WbField>>,
 ) -> i32 {
-    checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let fields = unsafe { given(model, "model")? }.fields()?;
+    gives(out, || {
+        let fields = given(model, "model")?.fields()?;
         let found = fields.get(position);
         let found = found.ok_or_else(|| beyond("config values", position, fields.len()))?;
-        // SAFETY: as above.
-        unsafe { give(out, field(found), "out") }
+        Ok(field(found))
     })
 }
 
 /// The config value with a name, such as "dim" or "attention.heads": the group may be left out
 /// where the name alone is unique.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_config_find(
-    model: *const WbModel,
+    model: Option<&WbModel>,
     name: *const c_char,
-    out: *mut WbField,
+    out: Option<&mut MaybeUninit<WbField>>,
 ) -> i32 {
-    checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let (model, name) = unsafe { (given(model, "model")?, text(name, "name")?) };
+    gives(out, || {
+        let model = given(model, "model")?;
+        // SAFETY: the caller passes NULL or a valid string.
+        let name = unsafe { text(name, "name")? };
         let fits = |(field, _): &&(ReportedField, String)| {
             let rest = name.strip_prefix(field.group).and_then(|rest| rest.strip_prefix('.'));
             field.name == name || rest.is_some_and(|rest| rest == field.name)
@@ -498,30 +389,19 @@ pub unsafe extern "C" fn wb_config_find(
             let fault = format!("\"{name}\" is a value of {} and {}", first.0.group, other.group);
             return Err(crate::usage(fault));
         }
-        // SAFETY: as above.
-        unsafe { give(out, field(first), "out") }
+        Ok(field(first))
     })
 }
 
 /// The number of remarks about the model: broken rules of its format, files that were ignored.
-///
-/// # Safety
-///
-/// `model` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_model_note_count(model: *const WbModel) -> usize {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    unsafe { model.as_ref() }.map_or(0, |model| model.model.notes().len())
+pub extern "C" fn wb_model_note_count(model: Option<&WbModel>) -> usize {
+    model.map_or(0, |model| model.model.notes().len())
 }
 
 /// The remark at a position, 0 first; empty if there is none. Valid as long as the model.
-///
-/// # Safety
-///
-/// `model` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_model_note(model: *const WbModel, position: usize) -> WbStr {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    let note = unsafe { model.as_ref() }.and_then(|model| model.model.notes().get(position));
+pub extern "C" fn wb_model_note(model: Option<&WbModel>, position: usize) -> WbStr {
+    let note = model.and_then(|model| model.model.notes().get(position));
     WbStr::new(note.map_or(&b""[..], |note| note.text.as_bytes()))
 }

@@ -1,36 +1,29 @@
 //! Reports on whole models, as JSON with the members that the program's `--json` has.
 
 use std::ffi::{CString, c_char, c_void};
+use std::mem::MaybeUninit;
 
 use serde::Serialize;
 use weighbridge_rs::ops::{self, DiffOptions, HashOptions, InspectOptions, VerifyOptions};
 use weighbridge_rs::{Error, ErrorKind, Result, Strictness};
 
-use crate::fault::{WbStatus, guard, quietly};
+use crate::fault::{WbStatus, checked, guard, quietly};
 use crate::model::{WbModel, WbOpenOptions};
 use crate::{Callback, WbProgress, given};
 
 /// Gives a report as JSON, unless the caller does not want it.
-///
-/// # Safety
-///
-/// `out` is null or valid.
-pub(crate) unsafe fn report(report: &impl Serialize, out: *mut *mut c_char) -> Result<()> {
-    if out.is_null() {
-        return Ok(());
-    }
+pub(crate) fn report(
+    report: &impl Serialize,
+    out: Option<&mut MaybeUninit<*mut c_char>>,
+) -> Result<()> {
+    let Some(out) = out else { return Ok(()) };
     let json = serde_json::to_string(report).ok().and_then(|json| CString::new(json).ok());
     let unwritable = || Error::new(ErrorKind::Unsupported, "the report cannot be written as JSON");
-    // SAFETY: as the caller promises.
-    unsafe { out.write(json.ok_or_else(unwritable)?.into_raw()) };
+    out.write(json.ok_or_else(unwritable)?.into_raw());
     Ok(())
 }
 
 /// Frees a string that a function returned through a char ** argument. NULL is allowed.
-///
-/// # Safety
-///
-/// The string is not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_string_free(string: *mut c_char) {
     if !string.is_null() {
@@ -41,56 +34,41 @@ pub unsafe extern "C" fn wb_string_free(string: *mut c_char) {
 
 /// Describes a model: summary, names, notes, metadata, tensors. As `weighbridge inspect --json`. Free
 /// *json with wb_string_free.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_inspect(model: *const WbModel, json: *mut *mut c_char) -> i32 {
-    guard(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let model = unsafe { given(model, "model")? };
+pub extern "C" fn wb_inspect(
+    model: Option<&WbModel>,
+    json: Option<&mut MaybeUninit<*mut c_char>>,
+) -> i32 {
+    checked(|| {
+        let model = given(model, "model")?;
         let inspected = ops::inspect(&model.model, &InspectOptions::new())?;
-        // SAFETY: as above.
-        unsafe { report(&inspected, json)? };
-        Ok(WbStatus::WB_OK as i32)
+        report(&inspected, json)
     })
 }
 
 /// Computes the SHA-256 of every tensor's stored bytes and, if `values` is not 0, of its values. As
 /// `weighbridge hash --json`. Free *json with wb_string_free.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid; `progress` is NULL or a function of its type.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_hash(
-    model: *const WbModel,
+pub extern "C" fn wb_hash(
+    model: Option<&WbModel>,
     values: u32,
     progress: WbProgress,
     user: *mut c_void,
-    json: *mut *mut c_char,
+    json: Option<&mut MaybeUninit<*mut c_char>>,
 ) -> i32 {
     let callback = Callback { call: progress, user };
-    guard(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let model = unsafe { given(model, "model")? };
+    checked(|| {
+        let model = given(model, "model")?;
         let watch = |progress| callback.report(progress);
         let options = HashOptions::new().values(values != 0).progress(&watch);
         let hashes = ops::hash(&model.model, &options)?;
-        // SAFETY: as above.
-        unsafe { report(&hashes, json)? };
-        Ok(WbStatus::WB_OK as i32)
+        report(&hashes, json)
     })
 }
 
 /// Checks a model: its format, its completeness, that its files agree and, if `deep` is not 0, its
 /// values. Returns WB_FOUND if it has a fault, or a remark about a value. As
 /// `weighbridge verify --json`. `options` may be NULL. Free *json with wb_string_free.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid; `progress` is NULL or a function of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_verify(
     path: *const c_char,
@@ -98,7 +76,7 @@ pub unsafe extern "C" fn wb_verify(
     deep: u32,
     progress: WbProgress,
     user: *mut c_void,
-    json: *mut *mut c_char,
+    json: Option<&mut MaybeUninit<*mut c_char>>,
 ) -> i32 {
     let callback = Callback { call: progress, user };
     guard(|| {
@@ -111,8 +89,7 @@ pub unsafe extern "C" fn wb_verify(
             verify = verify.strictness(Strictness::Strict);
         }
         let found = ops::verify(&open.open(path)?, &verify.progress(&watch))?;
-        // SAFETY: as above.
-        unsafe { report(&found, json)? };
+        report(&found, json)?;
         let status = if found.is_fine() { WbStatus::WB_OK } else { WbStatus::WB_FOUND };
         Ok(status as i32)
     })
@@ -120,29 +97,23 @@ pub unsafe extern "C" fn wb_verify(
 
 /// Compares two models by canonical name; values that differ by at most `tolerance` are equal. Returns
 /// WB_FOUND if they differ. As `weighbridge diff --json`. Free *json with wb_string_free.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid; `progress` is NULL or a function of its type.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_diff(
-    a: *const WbModel,
-    b: *const WbModel,
+pub extern "C" fn wb_diff(
+    a: Option<&WbModel>,
+    b: Option<&WbModel>,
     tolerance: f64,
     progress: WbProgress,
     user: *mut c_void,
-    json: *mut *mut c_char,
+    json: Option<&mut MaybeUninit<*mut c_char>>,
 ) -> i32 {
     let callback = Callback { call: progress, user };
     guard(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let (a, b) = unsafe { (given(a, "a")?, given(b, "b")?) };
+        let (a, b) = (given(a, "a")?, given(b, "b")?);
         let watch = |progress| callback.report(progress);
         let options = DiffOptions::new().tolerance(tolerance).progress(&watch);
         let diff = ops::diff(&a.model, &b.model, &options)?;
         let found = diff.report();
-        // SAFETY: as above.
-        unsafe { report(&found, json)? };
+        report(&found, json)?;
         let status = match (diff.is_equal(), found.unread.is_empty()) {
             (false, _) => WbStatus::WB_FOUND,
             (true, true) => WbStatus::WB_OK,

@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weighbridge_dlpack::{Array, ManagedTensorVersioned, PrivateMaps, decode_rows, rows};
 use weighbridge_rs::{DType, Part, Result, Tensor};
 
-use crate::fault::{checked, quietly};
-use crate::{WbStr, beyond, give, given, usage};
+use crate::fault::{checked, gives, quietly};
+use crate::{WbStr, beyond, give, given, null, usage};
 
 /// A tensor. It keeps what it needs of its model. Any number of threads may use it at the same time.
 #[derive(Debug)]
@@ -55,29 +56,15 @@ pub(crate) fn dtype(number: i32) -> Result<Option<DType>> {
 pub(crate) unsafe fn bytes<'a>(pointer: *const u8, len: usize, what: &str) -> Result<&'a [u8]> {
     match (pointer.is_null(), len) {
         (_, 0) => Ok(&[]),
-        (true, _) => Err(usage(format!("the argument {what} is NULL"))),
+        (true, _) => Err(null(what)),
         // SAFETY: as the caller promises.
         (false, _) => Ok(unsafe { std::slice::from_raw_parts(pointer, len) }),
     }
 }
 
 impl WbTensor {
-    /// Gives a tensor to a caller.
-    ///
-    /// # Safety
-    ///
-    /// `out` is null or valid.
-    pub(crate) unsafe fn give(
-        tensor: Tensor,
-        maps: Option<Arc<PrivateMaps>>,
-        out: *mut *mut Self,
-    ) -> Result<()> {
-        if out.is_null() {
-            return Err(usage("the argument out is NULL".to_owned()));
-        }
-        let tensor = Box::new(Self::new(tensor, maps));
-        // SAFETY: as the caller promises.
-        unsafe { give(out, Box::into_raw(tensor), "out") }
+    pub(crate) fn boxed(tensor: Tensor, maps: Option<Arc<PrivateMaps>>) -> Box<Self> {
+        Box::new(Self::new(tensor, maps))
     }
 
     pub(crate) fn new(tensor: Tensor, maps: Option<Arc<PrivateMaps>>) -> Self {
@@ -109,105 +96,63 @@ impl WbTensor {
 }
 
 /// Frees a tensor. NULL is allowed.
-///
-/// # Safety
-///
-/// The tensor and what was borrowed from it are not used afterwards.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_tensor_free(tensor: *mut WbTensor) {
-    if !tensor.is_null() {
-        // SAFETY: it was made by `give`, and the caller gives it up.
-        quietly(|| drop(unsafe { Box::from_raw(tensor) }));
-    }
+pub extern "C" fn wb_tensor_free(tensor: Option<Box<WbTensor>>) {
+    quietly(|| drop(tensor));
 }
 
 /// The name by which the tensor was requested. Valid as long as the tensor. Empty for NULL.
-///
-/// # Safety
-///
-/// `tensor` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_tensor_name(tensor: *const WbTensor) -> WbStr {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    let tensor = unsafe { tensor.as_ref() };
+pub extern "C" fn wb_tensor_name(tensor: Option<&WbTensor>) -> WbStr {
     WbStr::new(tensor.map_or("", |tensor| tensor.tensor.name()).as_bytes())
 }
 
 /// The dtype: "F32", "Q4_K"; "Q4_K+Q6_K" for a tensor that is stored in several. Valid as long as the
 /// tensor. Empty for NULL.
-///
-/// # Safety
-///
-/// `tensor` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_tensor_dtype(tensor: *const WbTensor) -> WbStr {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    let tensor = unsafe { tensor.as_ref() };
+pub extern "C" fn wb_tensor_dtype(tensor: Option<&WbTensor>) -> WbStr {
     WbStr::new(tensor.map_or("", |tensor| tensor.dtype.as_str()).as_bytes())
 }
 
 /// The type code of ggml of the dtype, such as 12 for Q4_K; -1 for NULL, for a dtype that ggml lacks, and for
 /// a tensor that is stored in several.
-///
-/// # Safety
-///
-/// `tensor` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_tensor_ggml_type(tensor: *const WbTensor) -> i32 {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    let dtype = unsafe { tensor.as_ref() }.and_then(|tensor| tensor.tensor.dtype().ok());
+pub extern "C" fn wb_tensor_ggml_type(tensor: Option<&WbTensor>) -> i32 {
+    let dtype = tensor.and_then(|tensor| tensor.tensor.dtype().ok());
     let code = dtype.and_then(|dtype| dtype.descriptor().ggml);
     code.and_then(|code| i32::try_from(code).ok()).unwrap_or(-1)
 }
 
 /// The dimensions, outermost first. Returns their number, and in *shape a pointer to them that is
 /// valid as long as the tensor. 0 for NULL.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_tensor_shape(tensor: *const WbTensor, shape: *mut *const u64) -> usize {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    let dims = unsafe { tensor.as_ref() }.map_or(&[][..], |tensor| tensor.tensor.shape());
-    if !shape.is_null() {
-        // SAFETY: as above.
-        unsafe { shape.write(dims.as_ptr()) };
+pub extern "C" fn wb_tensor_shape(
+    tensor: Option<&WbTensor>,
+    shape: Option<&mut MaybeUninit<*const u64>>,
+) -> usize {
+    let dims = tensor.map_or(&[][..], |tensor| tensor.tensor.shape());
+    if let Some(shape) = shape {
+        shape.write(dims.as_ptr());
     }
     dims.len()
 }
 
 /// The number of elements. 0 for NULL.
-///
-/// # Safety
-///
-/// `tensor` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_tensor_elements(tensor: *const WbTensor) -> u64 {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    unsafe { tensor.as_ref() }.map_or(0, |tensor| tensor.tensor.elements())
+pub extern "C" fn wb_tensor_elements(tensor: Option<&WbTensor>) -> u64 {
+    tensor.map_or(0, |tensor| tensor.tensor.elements())
 }
 
 /// The number of rows: runs of the last dimension, counted over all others. 0 for NULL.
-///
-/// # Safety
-///
-/// `tensor` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_tensor_rows(tensor: *const WbTensor) -> u64 {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    unsafe { tensor.as_ref() }.map_or(0, |tensor| rows(&tensor.tensor))
+pub extern "C" fn wb_tensor_rows(tensor: Option<&WbTensor>) -> u64 {
+    tensor.map_or(0, |tensor| rows(&tensor.tensor))
 }
 
 /// Returns a sentence that says why the tensor has no packed bytes, or an empty text if it has them.
-///
-/// # Safety
-///
-/// `tensor` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_tensor_why_computed(tensor: *const WbTensor) -> WbStr {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    let why = unsafe { tensor.as_ref() }.and_then(|tensor| tensor.tensor.why_computed());
+pub extern "C" fn wb_tensor_why_computed(tensor: Option<&WbTensor>) -> WbStr {
+    let why = tensor.and_then(|tensor| tensor.tensor.why_computed());
     WbStr::new(why.unwrap_or("").as_bytes())
 }
 
@@ -234,30 +179,20 @@ pub struct WbSegment {
 }
 
 /// The number of stored arrays that the tensor is made of. 0 for NULL, and for an unknown dtype.
-///
-/// # Safety
-///
-/// `tensor` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_tensor_segment_count(tensor: *const WbTensor) -> usize {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    unsafe { tensor.as_ref() }.map_or(0, |tensor| tensor.tensor.segments().count())
+pub extern "C" fn wb_tensor_segment_count(tensor: Option<&WbTensor>) -> usize {
+    tensor.map_or(0, |tensor| tensor.tensor.segments().count())
 }
 
 /// The stored array at a position, 0 first. Pointers in it are valid as long as the tensor.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_tensor_segment(
-    tensor: *const WbTensor,
+pub extern "C" fn wb_tensor_segment(
+    tensor: Option<&WbTensor>,
     position: usize,
-    out: *mut WbSegment,
+    out: Option<&mut MaybeUninit<WbSegment>>,
 ) -> i32 {
-    checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let tensor = &unsafe { given(tensor, "tensor")? }.tensor;
+    gives(out, || {
+        let tensor = &given(tensor, "tensor")?.tensor;
         let found = tensor.segments().nth(position);
         let count = || tensor.segments().count();
         let found = found.ok_or_else(|| beyond("segments", position, count()))?;
@@ -271,32 +206,26 @@ pub unsafe extern "C" fn wb_tensor_segment(
             offset: found.range.start,
             bytes: found.range.end - found.range.start,
         };
-        // SAFETY: as above.
-        unsafe { give(out, segment, "out") }
+        Ok(segment)
     })
 }
 
 /// The packed bytes of one of the tensor's parts, little-endian; `part` is a name such as "weight"
 /// or "scale", and NULL means "weight". They are borrowed from the memory map where possible, and
 /// valid as long as the tensor. They may be unaligned. Do not write to them. `len` may be NULL.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_tensor_data(
-    tensor: *const WbTensor,
+    tensor: Option<&WbTensor>,
     part: *const std::ffi::c_char,
-    data: *mut *const c_void,
-    len: *mut usize,
+    data: Option<&mut MaybeUninit<*const c_void>>,
+    len: Option<&mut MaybeUninit<usize>>,
 ) -> i32 {
     checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let tensor = unsafe { given(tensor, "tensor")? };
+        let tensor = given(tensor, "tensor")?;
         let part = match part.is_null() {
             true => Part::Weight,
             false => {
-                // SAFETY: as above.
+                // SAFETY: the caller passes a valid string.
                 let name = unsafe { crate::text(part, "part")? };
                 let found = tensor.tensor.segments().map(|s| s.part).find(|p| p.name() == name);
                 found.ok_or_else(|| {
@@ -308,12 +237,9 @@ pub unsafe extern "C" fn wb_tensor_data(
             }
         };
         let (bytes, count) = tensor.data(part)?;
-        // SAFETY: as above.
-        unsafe {
-            give(data, bytes.cast(), "data")?;
-            if !len.is_null() {
-                len.write(count);
-            }
+        give(data, bytes.cast(), "data")?;
+        if let Some(len) = len {
+            len.write(count);
         }
         Ok(())
     })
@@ -321,35 +247,25 @@ pub unsafe extern "C" fn wb_tensor_data(
 
 /// Rows first..end of the tensor as a tensor of their own. Nothing is read. Free *out with
 /// wb_tensor_free.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_tensor_slice(
-    tensor: *const WbTensor,
+pub extern "C" fn wb_tensor_slice(
+    tensor: Option<&WbTensor>,
     first: u64,
     end: u64,
-    out: *mut *mut WbTensor,
+    out: Option<&mut MaybeUninit<Box<WbTensor>>>,
 ) -> i32 {
-    checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let tensor = unsafe { given(tensor, "tensor")? };
+    gives(out, || {
+        let tensor = given(tensor, "tensor")?;
         let rows = tensor.tensor.clone().slice_rows(first..end)?;
-        // SAFETY: as above.
-        unsafe { WbTensor::give(rows, tensor.maps.clone(), out) }
+        Ok(WbTensor::boxed(rows, tensor.maps.clone()))
     })
 }
 
 /// Writes the values of rows first..end to `out`, in a dtype of wb_dtype other than WB_STORED. `len`
 /// is the length of `out` in bytes: it must be that of the values. wb_tensor_rows counts the rows.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid; `out` points to `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_tensor_dequantize(
-    tensor: *const WbTensor,
+    tensor: Option<&WbTensor>,
     first: u64,
     end: u64,
     dtype: i32,
@@ -357,13 +273,12 @@ pub unsafe extern "C" fn wb_tensor_dequantize(
     len: usize,
 ) -> i32 {
     checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let tensor = &unsafe { given(tensor, "tensor")? }.tensor;
+        let tensor = &given(tensor, "tensor")?.tensor;
         let wanted = self::dtype(dtype)?;
         let wanted = wanted.ok_or_else(|| usage("values have no dtype WB_STORED".to_owned()))?;
         let out: &mut [u8] = match (out.is_null(), len) {
             (_, 0) => &mut [],
-            (true, _) => return Err(usage("the argument out is NULL".to_owned())),
+            (true, _) => return Err(null("out")),
             // SAFETY: the caller's memory has `len` bytes.
             (false, _) => unsafe { std::slice::from_raw_parts_mut(out.cast(), len) },
         };
@@ -374,29 +289,22 @@ pub unsafe extern "C" fn wb_tensor_dequantize(
 /// The tensor as a DLPack array in host memory, in a dtype of wb_dtype. WB_STORED shares the memory
 /// of the file where possible: a write to it stays in this process and never reaches the file. Call
 /// the deleter of *out when done.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_tensor_dlpack(
-    tensor: *const WbTensor,
+pub extern "C" fn wb_tensor_dlpack(
+    tensor: Option<&WbTensor>,
     dtype: i32,
-    out: *mut *mut ManagedTensorVersioned,
+    out: Option<&mut MaybeUninit<*mut ManagedTensorVersioned>>,
 ) -> i32 {
     checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let WbTensor { tensor, maps, .. } = unsafe { given(tensor, "tensor")? };
-        if out.is_null() {
-            return Err(usage("the argument out is NULL".to_owned()));
-        }
+        let WbTensor { tensor, maps, .. } = given(tensor, "tensor")?;
+        let out = given(out, "out")?;
         let array = match self::dtype(dtype)? {
             None if tensor.why_computed().is_none() => {
                 Array::packed(tensor, Part::Weight, maps.as_deref())?
             }
             dtype => Array::load(tensor, dtype, maps.as_deref(), &|| true)?,
         };
-        // SAFETY: as above.
-        unsafe { give(out, array.into_dlpack(), "out") }
+        out.write(array.into_dlpack());
+        Ok(())
     })
 }

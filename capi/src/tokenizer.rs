@@ -1,13 +1,14 @@
 //! Tokenizers: vocabulary, merges, special tokens, chat template. They do not tokenize text.
 
 use std::ffi::c_char;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use weighbridge_rs::{Error, ErrorKind, Tokenizer};
 
-use crate::fault::{checked, quietly};
+use crate::fault::{checked, gives, quietly};
 use crate::model::WbModel;
-use crate::{WbStr, beyond, give, given, text, usage};
+use crate::{WbStr, beyond, give, given, text};
 
 /// The tokenizer of a model. It keeps nothing of its model. Any number of threads may use it at the same
 /// time.
@@ -74,165 +75,107 @@ impl WbTokenizer {
 
 /// Reads the tokenizer of a model, from its metadata or from a file beside the weights. WB_NOT_FOUND if no file
 /// contains one. Free it with wb_tokenizer_free.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_model_tokenizer(
-    model: *const WbModel,
-    out: *mut *mut WbTokenizer,
+pub extern "C" fn wb_model_tokenizer(
+    model: Option<&WbModel>,
+    out: Option<&mut MaybeUninit<Box<WbTokenizer>>>,
 ) -> i32 {
-    checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let model = &unsafe { given(model, "model")? }.model;
-        if out.is_null() {
-            return Err(usage("the argument out is NULL".to_owned()));
-        }
+    gives(out, || {
+        let model = &given(model, "model")?.model;
         let absent = || {
             let error = Error::new(ErrorKind::NotFound, "the model has no tokenizer");
             error.in_file(model.path())
         };
-        let tokenizer = WbTokenizer::new(&model.tokenizer()?.ok_or_else(absent)?);
-        // SAFETY: as above.
-        unsafe { give(out, Box::into_raw(Box::new(tokenizer)), "out") }
+        Ok(Box::new(WbTokenizer::new(&model.tokenizer()?.ok_or_else(absent)?)))
     })
 }
 
 /// Frees a tokenizer. NULL is allowed.
-///
-/// # Safety
-///
-/// The tokenizer, and what was borrowed from it, is not used afterwards.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_tokenizer_free(tokenizer: *mut WbTokenizer) {
-    if !tokenizer.is_null() {
-        // SAFETY: it was made by `wb_model_tokenizer`, and the caller gives it up.
-        quietly(|| drop(unsafe { Box::from_raw(tokenizer) }));
-    }
+pub extern "C" fn wb_tokenizer_free(tokenizer: Option<Box<WbTokenizer>>) {
+    quietly(|| drop(tokenizer));
 }
 
 /// The algorithm that turns text into tokens: "bpe", "sentencepiece", "unigram", "wordpiece", or another
 /// name that the file states. Empty for NULL.
-///
-/// # Safety
-///
-/// `tokenizer` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_tokenizer_kind(tokenizer: *const WbTokenizer) -> WbStr {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    let tokenizer = unsafe { tokenizer.as_ref() };
+pub extern "C" fn wb_tokenizer_kind(tokenizer: Option<&WbTokenizer>) -> WbStr {
     WbStr::new(tokenizer.map_or(&b""[..], |tokenizer| tokenizer.kind.as_bytes()))
 }
 
 /// The chat template, in Jinja. Empty if there is none, and for NULL.
-///
-/// # Safety
-///
-/// `tokenizer` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_tokenizer_chat_template(tokenizer: *const WbTokenizer) -> WbStr {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    let tokenizer = unsafe { tokenizer.as_ref() };
+pub extern "C" fn wb_tokenizer_chat_template(tokenizer: Option<&WbTokenizer>) -> WbStr {
     WbStr::new(tokenizer.map_or(&b""[..], |tokenizer| tokenizer.template.as_bytes()))
 }
 
 /// The number of tokens. 0 for NULL.
-///
-/// # Safety
-///
-/// `tokenizer` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_tokenizer_token_count(tokenizer: *const WbTokenizer) -> usize {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    unsafe { tokenizer.as_ref() }.map_or(0, |tokenizer| tokenizer.tokens.len())
+pub extern "C" fn wb_tokenizer_token_count(tokenizer: Option<&WbTokenizer>) -> usize {
+    tokenizer.map_or(0, |tokenizer| tokenizer.tokens.len())
 }
 
 /// The token with a number. Its spelling is valid as long as the tokenizer.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_tokenizer_token(
-    tokenizer: *const WbTokenizer,
+pub extern "C" fn wb_tokenizer_token(
+    tokenizer: Option<&WbTokenizer>,
     id: u32,
-    out: *mut WbToken,
+    out: Option<&mut MaybeUninit<WbToken>>,
 ) -> i32 {
-    checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let tokenizer = unsafe { given(tokenizer, "tokenizer")? };
+    gives(out, || {
+        let tokenizer = given(tokenizer, "tokenizer")?;
         let (position, count) = (id as usize, tokenizer.tokens.len());
         let found = tokenizer.tokens.get(position);
         let found = found.ok_or_else(|| beyond("tokens", position, count))?;
         let text = tokenizer.spelling(&found.spelling);
-        // SAFETY: as above.
-        unsafe { give(out, WbToken { text, id, kind: found.kind, score: found.score }, "out") }
+        Ok(WbToken { text, id, kind: found.kind, score: found.score })
     })
 }
 
 /// The number of the special token for a purpose: "bos", "eos", "unk", "pad", "eot", "mask" and the like.
 /// WB_NOT_FOUND if the model states none.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_tokenizer_special(
-    tokenizer: *const WbTokenizer,
+    tokenizer: Option<&WbTokenizer>,
     purpose: *const c_char,
-    out: *mut u32,
+    out: Option<&mut MaybeUninit<u32>>,
 ) -> i32 {
-    checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let (tokenizer, purpose) =
-            unsafe { (given(tokenizer, "tokenizer")?, text(purpose, "purpose")?) };
+    gives(out, || {
+        let tokenizer = given(tokenizer, "tokenizer")?;
+        // SAFETY: the caller passes NULL or a valid string.
+        let purpose = unsafe { text(purpose, "purpose")? };
         let found = tokenizer.special.iter().find(|(name, _)| name == purpose);
         let absent = || {
             let fault = format!("the tokenizer states no token for \"{purpose}\"");
             Error::new(ErrorKind::NotFound, fault)
         };
         let (_, id) = found.ok_or_else(absent)?;
-        // SAFETY: as above.
-        unsafe { give(out, *id, "out") }
+        Ok(*id)
     })
 }
 
 /// The number of merges. 0 for tokenizers that merge by scores, and for NULL.
-///
-/// # Safety
-///
-/// `tokenizer` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_tokenizer_merge_count(tokenizer: *const WbTokenizer) -> usize {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    unsafe { tokenizer.as_ref() }.map_or(0, |tokenizer| tokenizer.merges.len())
+pub extern "C" fn wb_tokenizer_merge_count(tokenizer: Option<&WbTokenizer>) -> usize {
+    tokenizer.map_or(0, |tokenizer| tokenizer.merges.len())
 }
 
 /// The two spellings that are merged into one, 0 first: the highest priority. The second is empty if the
 /// file names only one. They are valid as long as the tokenizer.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wb_tokenizer_merge(
-    tokenizer: *const WbTokenizer,
+pub extern "C" fn wb_tokenizer_merge(
+    tokenizer: Option<&WbTokenizer>,
     position: usize,
-    first: *mut WbStr,
-    second: *mut WbStr,
+    first: Option<&mut MaybeUninit<WbStr>>,
+    second: Option<&mut MaybeUninit<WbStr>>,
 ) -> i32 {
     checked(|| {
-        // SAFETY: the caller passes NULL or valid pointers.
-        let tokenizer = unsafe { given(tokenizer, "tokenizer")? };
+        let tokenizer = given(tokenizer, "tokenizer")?;
         let found = tokenizer.merges.get(position);
         let (a, b) = found.ok_or_else(|| beyond("merges", position, tokenizer.merges.len()))?;
-        if second.is_null() {
-            return Err(usage("the argument second is NULL".to_owned()));
-        }
-        // SAFETY: as above.
-        unsafe { give(first, tokenizer.spelling(a), "first")? };
-        // SAFETY: as above.
-        unsafe { give(second, tokenizer.spelling(b), "second") }
+        let second = given(second, "second")?;
+        give(first, tokenizer.spelling(a), "first")?;
+        second.write(tokenizer.spelling(b));
+        Ok(())
     })
 }

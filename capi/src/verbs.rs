@@ -2,6 +2,7 @@
 //! `--json` has.
 
 use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
 use std::path::Path;
 use std::time::Instant;
 
@@ -13,7 +14,7 @@ use weighbridge_rs::recipe::mlx_lm::{MlxMode, MlxOptions};
 use weighbridge_rs::recipe::{FileType, ImportanceMatrix};
 use weighbridge_rs::{Model, Result, WriteOptions, WritePlan};
 
-use crate::fault::{WbStatus, guard};
+use crate::fault::checked;
 use crate::model::WbModel;
 use crate::reports::report;
 use crate::{Callback, Options, WbProgress, given, text, usage};
@@ -52,46 +53,23 @@ pub struct WbWriteOptions {
     pub allow_nonfinite: u32,
 }
 
-impl Options for WbWriteOptions {
-    const NONE: Self = Self {
-        size: size_of::<Self>(),
-        container: std::ptr::null(),
-        imatrix: std::ptr::null(),
-        user: std::ptr::null_mut(),
-        progress: None,
-        memory: 0,
-        threads: 0,
-        overwrite: 0,
-        allow_incomplete: 0,
-        dry_run: 0,
-        lossless: 0,
-        allow_requantize: 0,
-        allow_nonfinite: 0,
-    };
-
-    fn size(&self) -> usize {
-        self.size
-    }
-}
+// SAFETY: 0 stands for the default of each member.
+unsafe impl Options for WbWriteOptions {}
 
 /// Converts a model to another container: a file, a directory, or a model in Ollama's store. As
 /// `weighbridge convert --json`. `options` may be NULL. Free *json with wb_string_free.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid; `progress` in the options is NULL or a function of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_convert(
-    model: *const WbModel,
+    model: Option<&WbModel>,
     destination: *const c_char,
     options: *const WbWriteOptions,
-    json: *mut *mut c_char,
+    json: Option<&mut MaybeUninit<*mut c_char>>,
 ) -> i32 {
-    guard(|| {
+    checked(|| {
+        let model = given(model, "model")?;
         // SAFETY: the caller passes NULL or valid pointers.
-        let (model, options) = unsafe { (given(model, "model")?, crate::options(options)?) };
-        // SAFETY: as above.
-        let destination = unsafe { crate::path(destination, "destination")? };
+        let (options, destination) =
+            unsafe { (crate::options(options)?, crate::path(destination, "destination")?) };
         // SAFETY: as above.
         let named = unsafe { named(options.container)? };
         let ending = by_ending(destination);
@@ -103,31 +81,26 @@ pub unsafe extern "C" fn wb_convert(
             .one_file(ending == Some(to))
             .allow_unloadable(options.allow_incomplete != 0);
         let plan = ops::convert(&model.model, &convert)?;
-        // SAFETY: as above.
-        unsafe { run(&plan, destination, &options, json) }
+        run(&plan, destination, &options, json)
     })
 }
 
 /// Quantizes a model: to a GGUF file as llama-quantize does, with a file type such as "Q4_K_M", or to
 /// an MLX directory as mlx-lm does, with "mlx:affine", "mlx:mxfp4" and the like. As
 /// `weighbridge quantize --json`. `options` may be NULL. Free *json with wb_string_free.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid; `progress` in the options is NULL or a function of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_quantize(
-    model: *const WbModel,
+    model: Option<&WbModel>,
     destination: *const c_char,
     file_type: *const c_char,
     options: *const WbWriteOptions,
-    json: *mut *mut c_char,
+    json: Option<&mut MaybeUninit<*mut c_char>>,
 ) -> i32 {
-    guard(|| {
+    checked(|| {
+        let model = given(model, "model")?;
         // SAFETY: the caller passes NULL or valid pointers.
-        let (model, options) = unsafe { (given(model, "model")?, crate::options(options)?) };
-        // SAFETY: as above.
-        let destination = unsafe { crate::path(destination, "destination")? };
+        let (options, destination) =
+            unsafe { (crate::options(options)?, crate::path(destination, "destination")?) };
         // SAFETY: as above.
         let name = unsafe { text(file_type, "file_type")? };
         let plan = match name.strip_prefix("mlx:") {
@@ -135,8 +108,7 @@ pub unsafe extern "C" fn wb_quantize(
             // SAFETY: as above.
             None => unsafe { llama(&model.model, name, destination, &options)? },
         };
-        // SAFETY: as above.
-        unsafe { run(&plan, destination, &options, json) }
+        run(&plan, destination, &options, json)
     })
 }
 
@@ -144,58 +116,48 @@ pub unsafe extern "C" fn wb_quantize(
 /// tensors or, if that is 0, at most `max_tensors` tensors. A GGUF model becomes shards whose names begin
 /// with `destination`, a safetensors model a directory. As `weighbridge split --json`. `options` may be
 /// NULL. Free *json with wb_string_free.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid; `progress` in the options is NULL or a function of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_split(
-    model: *const WbModel,
+    model: Option<&WbModel>,
     destination: *const c_char,
     max_bytes: u64,
     max_tensors: u64,
     options: *const WbWriteOptions,
-    json: *mut *mut c_char,
+    json: Option<&mut MaybeUninit<*mut c_char>>,
 ) -> i32 {
-    guard(|| {
+    checked(|| {
+        let model = given(model, "model")?;
         // SAFETY: the caller passes NULL or valid pointers.
-        let (model, options) = unsafe { (given(model, "model")?, crate::options(options)?) };
-        // SAFETY: as above.
-        let destination = unsafe { crate::path(destination, "destination")? };
+        let (options, destination) =
+            unsafe { (crate::options(options)?, crate::path(destination, "destination")?) };
         let shards = match (max_bytes, max_tensors) {
             (0, 0) => return Err(usage("max_bytes and max_tensors are both 0".to_owned())),
             (0, tensors) => Shards::Tensors(tensors),
             (bytes, _) => Shards::Bytes(bytes),
         };
         let plan = ops::split(&model.model, shards, destination)?;
-        // SAFETY: as above.
-        unsafe { run(&plan, destination, &options, json) }
+        run(&plan, destination, &options, json)
     })
 }
 
 /// Writes the tensors of a model unchanged to one file, with the tensor data aligned to `alignment` bytes,
 /// or as the format requires if that is 0. As `weighbridge merge --json`. `options` may be NULL. Free
 /// *json with wb_string_free.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid; `progress` in the options is NULL or a function of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_merge(
-    model: *const WbModel,
+    model: Option<&WbModel>,
     destination: *const c_char,
     alignment: u64,
     options: *const WbWriteOptions,
-    json: *mut *mut c_char,
+    json: Option<&mut MaybeUninit<*mut c_char>>,
 ) -> i32 {
-    guard(|| {
+    checked(|| {
+        let model = given(model, "model")?;
         // SAFETY: the caller passes NULL or valid pointers.
-        let (model, options) = unsafe { (given(model, "model")?, crate::options(options)?) };
-        // SAFETY: as above.
-        let destination = unsafe { crate::path(destination, "destination")? };
+        let (options, destination) =
+            unsafe { (crate::options(options)?, crate::path(destination, "destination")?) };
         let plan = ops::merge(&model.model, Some(alignment).filter(|bytes| *bytes > 0))?;
-        // SAFETY: as above.
-        unsafe { run(&plan, destination, &options, json) }
+        run(&plan, destination, &options, json)
     })
 }
 
@@ -213,40 +175,25 @@ pub struct WbCreateOptions {
     pub quantize: *const c_char,
 }
 
-impl Options for WbCreateOptions {
-    const NONE: Self = Self {
-        size: size_of::<Self>(),
-        store: std::ptr::null(),
-        modelfile: std::ptr::null(),
-        quantize: std::ptr::null(),
-    };
-
-    fn size(&self) -> usize {
-        self.size
-    }
-}
+// SAFETY: 0 stands for the default of each member.
+unsafe impl Options for WbCreateOptions {}
 
 /// Creates a model in Ollama's store. `model` may be NULL if the Modelfile names one. `create` and
 /// `options` may be NULL. As `weighbridge create --json`. Free *json with wb_string_free.
-///
-/// # Safety
-///
-/// Pointers are NULL or valid; `progress` in the options is NULL or a function of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wb_create(
-    model: *const WbModel,
+    model: Option<&WbModel>,
     name: *const c_char,
     create: *const WbCreateOptions,
     options: *const WbWriteOptions,
-    json: *mut *mut c_char,
+    json: Option<&mut MaybeUninit<*mut c_char>>,
 ) -> i32 {
-    guard(|| {
+    checked(|| {
         // SAFETY: the caller passes NULL or valid pointers.
         let (name, options) = unsafe { (text(name, "name")?, crate::options(options)?) };
         // SAFETY: as above.
         let create = unsafe { crate::options(create)? };
-        // SAFETY: as above.
-        let model = unsafe { model.as_ref() }.map(|model| model.model.clone());
+        let model = model.map(|model| model.model.clone());
         // SAFETY: as above.
         let store = unsafe { path_or_none(create.store)? };
         // SAFETY: as above.
@@ -268,8 +215,7 @@ pub unsafe extern "C" fn wb_create(
             settings = settings.quantize(found.ok_or_else(unknown)?);
         }
         let plan = ops::create(&model, settings)?;
-        // SAFETY: as above.
-        unsafe { run(&plan, &ollama::place(name, store)?, &options, json) }
+        run(&plan, &ollama::place(name, store)?, &options, json)
     })
 }
 
@@ -317,15 +263,12 @@ unsafe fn llama(
     ops::quantize(model, &llama, matrix.as_ref(), destination)
 }
 
-/// # Safety
-///
-/// `json` is null or valid.
-pub(crate) unsafe fn run(
+pub(crate) fn run(
     plan: &WritePlan,
     destination: &Path,
     options: &WbWriteOptions,
-    json: *mut *mut c_char,
-) -> Result<i32> {
+    json: Option<&mut MaybeUninit<*mut c_char>>,
+) -> Result<()> {
     let callback = Callback { call: options.progress, user: options.user };
     let watch = |progress| callback.report(progress);
     let mut write = WriteOptions::new()
@@ -343,9 +286,7 @@ pub(crate) unsafe fn run(
         let written = plan.run(destination, &write)?;
         planned.ran(&written, start.elapsed().as_secs_f64());
     }
-    // SAFETY: as the caller promises.
-    unsafe { report(&planned, json)? };
-    Ok(WbStatus::WB_OK as i32)
+    report(&planned, json)
 }
 
 /// A container by name.

@@ -4,9 +4,9 @@
 //! so that the folder can be carried to an x86-64 machine that has a driver and nothing else: `sh run.sh`.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
-use crate::tools::{Done, copy, create_folder, run_command, said};
+use crate::tools::{Done, Fault, copy, create_folder, run_command, said};
 
 const OUT: &str = "target/device-check";
 
@@ -16,34 +16,23 @@ const FILES: &[&str] = &["tests/data", "assets/sample", "tests/fixtures"];
 /// The paths of the loader of Vulkan.
 const LOADERS: &[&str] = &["/usr/lib/x86_64-linux-gnu/libvulkan.so.1", "/usr/lib64/libvulkan.so.1"];
 
-pub(crate) fn run(options: &[String]) -> ExitCode {
+pub(crate) fn run(options: &[String]) -> Result<(), Fault> {
     let mut quick = false;
     let mut pack = false;
     for option in options {
         match option.as_str() {
             "--quick" => quick = true,
             "--pack" => pack = true,
-            _ => {
-                eprintln!("usage: cargo xtask device-check [--quick] [--pack]");
-                return ExitCode::from(2);
-            }
+            _ => return Err(Fault::Usage("cargo xtask device-check [--quick] [--pack]")),
         }
     }
-    let done = make(quick).and_then(|()| match pack {
-        true => archive(),
-        false => {
-            let mut command = Command::new("sh");
-            command.arg("run.sh").current_dir(OUT);
-            run_command(if quick { command.arg("quick") } else { &mut command })
-        }
-    });
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(fault) => {
-            eprintln!("{fault}");
-            ExitCode::FAILURE
-        }
+    make(quick)?;
+    if pack {
+        return Ok(archive()?);
     }
+    let mut command = Command::new("sh");
+    command.arg("run.sh").current_dir(OUT);
+    Ok(run_command(if quick { command.arg("quick") } else { &mut command })?)
 }
 
 /// Builds and gathers; with the profile of tests if `quick`, which they have already.

@@ -12,10 +12,10 @@
 //! libraries too, and so runs on older systems; without zig it runs on systems like this one.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
 use crate::page;
-use crate::tools::{Done, copy, create_folder, name, run_command, said, write};
+use crate::tools::{Done, Fault, copy, create_folder, name, no_options, run_command, said, write};
 
 const OUT: &str = "target/dist-files";
 const VENV: &str = "target/dist-venv";
@@ -31,18 +31,9 @@ const PAGE_HOST: &str = "x86_64-unknown-linux-gnu";
 
 const DOCUMENTS: &[&str] = &["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
-pub(crate) fn run(options: &[String]) -> ExitCode {
-    if !options.is_empty() {
-        eprintln!("usage: cargo xtask dist");
-        return ExitCode::from(2);
-    }
-    match make() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(fault) => {
-            eprintln!("{fault}");
-            ExitCode::FAILURE
-        }
-    }
+pub(crate) fn run(options: &[String]) -> Result<(), Fault> {
+    no_options(options, "cargo xtask dist")?;
+    Ok(make()?)
 }
 
 fn make() -> Done {

@@ -14,12 +14,14 @@ mod plant;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use plant::{Branch, plant};
+
+use crate::tools::Fault;
 
 /// The folder of the copy and its build.
 const TREE: &str = "target/faults";
@@ -225,15 +227,9 @@ struct Options {
     list: bool,
 }
 
-pub(crate) fn run(words: &[String]) -> ExitCode {
+pub(crate) fn run(words: &[String]) -> Result<(), Fault> {
     let result = options(words).and_then(|options| faults(&options));
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("faults: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    Ok(result.map_err(|error| format!("faults: {error}"))?)
 }
 
 fn options(words: &[String]) -> Result<Options, String> {

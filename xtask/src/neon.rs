@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
-use super::tools::{Done, create_folder, run_command, said, shown};
+use super::tools::{Done, Fault, create_folder, run_command, said, shown};
 
 const ARM: &str = "aarch64-unknown-linux-gnu";
 const COMPILER: &str = "aarch64-linux-gnu-gcc";
@@ -20,7 +20,7 @@ const SKIPPED: &[&str] =
     &["kernels_agree_on_every_length", "every_half", "what_is_settled_does_not_move"];
 
 /// Runs the tests of the kernels in the emulator.
-pub(crate) fn test(options: &[String]) -> ExitCode {
+pub(crate) fn test(options: &[String]) -> Result<(), Fault> {
     let mut command = Command::new("cargo");
     command.args(["test", "--package", "weighbridge-quant", "--lib", "--target", ARM, "--"]);
     command.args(options);
@@ -28,17 +28,8 @@ pub(crate) fn test(options: &[String]) -> ExitCode {
         command.args(SKIPPED.iter().flat_map(|test| ["--skip", test]));
     }
     command.env(variable("LINKER"), COMPILER).env(variable("RUNNER"), EMULATOR.join(" "));
-    finished(prepare().and_then(|()| run_command(&mut command)))
-}
-
-fn finished(done: Done) -> ExitCode {
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    prepare()?;
+    Ok(run_command(&mut command)?)
 }
 
 /// Installs the compiler's target, where rustup manages compilers.
@@ -62,19 +53,20 @@ const MACHINES: &[Machine] =
 
 /// Prints a table of instruction counts: of opening models and of the kernels that are used most, on
 /// x86-64, or of all kernels on every machine.
-pub(crate) fn count(options: &[String]) -> ExitCode {
+pub(crate) fn count(options: &[String]) -> Result<(), Fault> {
     let words: Vec<&str> = options.iter().map(String::as_str).collect();
-    finished(match *words {
-        [] => print_counts(&MACHINES[..1], "hot", None),
-        ["--all"] => prepare().and_then(|()| print_counts(MACHINES, "all", None)),
-        ["--all", "--ggml", folder] => {
-            prepare().and_then(|()| print_counts(MACHINES, "all", Some(Path::new(folder))))
-        }
+    let ggml = match *words {
+        [] => return Ok(print_counts(&MACHINES[..1], "hot", None)?),
+        ["--all"] => None,
+        ["--all", "--ggml", folder] => Some(Path::new(folder)),
         _ => {
-            eprintln!("usage: cargo xtask counts [--all [--ggml FOLDER of ggml's sources]]");
-            return ExitCode::from(2);
+            return Err(Fault::Usage(
+                "cargo xtask counts [--all [--ggml FOLDER of ggml's sources]]",
+            ));
         }
-    })
+    };
+    prepare()?;
+    Ok(print_counts(MACHINES, "all", ggml)?)
 }
 
 /// The instructions for 256 elements or for opening a model, by what is done and by who does it.

@@ -2,9 +2,9 @@
 //! files can serve the folder; it shows models that are dropped on it.
 
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
-use crate::tools::{Done, copy, create_folder, run_command, said, write};
+use crate::tools::{Done, Fault, copy, create_folder, no_options, run_command, said, write};
 
 /// The folder of the page. Cargo has the folder that is named like the profile.
 pub(crate) const OUT: &str = "target/viewer";
@@ -24,18 +24,9 @@ script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; img-s
 connect-src 'self'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; \
 trusted-types worker\">\n<meta name=\"referrer\" content=\"no-referrer\">\n";
 
-pub(crate) fn run(options: &[String]) -> ExitCode {
-    if !options.is_empty() {
-        eprintln!("usage: cargo xtask page");
-        return ExitCode::from(2);
-    }
-    match make() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(fault) => {
-            eprintln!("{fault}");
-            ExitCode::FAILURE
-        }
-    }
+pub(crate) fn run(options: &[String]) -> Result<(), Fault> {
+    no_options(options, "cargo xtask page")?;
+    Ok(make()?)
 }
 
 /// Builds the library, and puts the folder together.

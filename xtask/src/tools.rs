@@ -5,6 +5,36 @@ use std::process::Command;
 
 pub(crate) type Done<T = ()> = Result<T, String>;
 
+/// Why a task failed: its options are wrong, or something else.
+pub(crate) enum Fault {
+    Usage(&'static str),
+    Other(String),
+}
+
+impl From<String> for Fault {
+    fn from(fault: String) -> Self {
+        Self::Other(fault)
+    }
+}
+
+/// Refuses options of a task that has none.
+pub(crate) fn no_options(options: &[String], usage: &'static str) -> Result<(), Fault> {
+    if options.is_empty() { Ok(()) } else { Err(Fault::Usage(usage)) }
+}
+
+/// Whether the one option of a task is given.
+pub(crate) fn has_option(
+    options: &[String],
+    name: &str,
+    usage: &'static str,
+) -> Result<bool, Fault> {
+    match options {
+        [] => Ok(false),
+        [option] if option == name => Ok(true),
+        _ => Err(Fault::Usage(usage)),
+    }
+}
+
 pub(crate) fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -1,10 +1,10 @@
 //! `cargo xtask web`: tests of the page in a browser, with the program and without it.
 
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 
 use crate::page;
-use crate::tools::{Done, run_command};
+use crate::tools::{Done, Fault, has_option, run_command};
 
 const VENV: &str = "target/web-venv";
 const PACKAGES: &[&str] = &["axe-playwright-python", "brotli", "playwright", "pytest"];
@@ -15,33 +15,16 @@ const BROWSERS: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
 /// Without a browser the tests are skipped, unless this variable is 1.
 const REQUIRE: &str = "WEIGHBRIDGE_REQUIRE_CHROMIUM";
 
-pub(crate) fn run(options: &[String]) -> ExitCode {
-    let quick = match options {
-        [] => false,
-        [option] if option == "--quick" => true,
-        _ => {
-            eprintln!("usage: cargo xtask web [--quick]");
-            return ExitCode::from(2);
+pub(crate) fn run(options: &[String]) -> Result<(), Fault> {
+    let quick = has_option(options, "--quick", "cargo xtask web [--quick]")?;
+    if let Err(fault) = prepare() {
+        if std::env::var(REQUIRE).is_ok_and(|value| value == "1") {
+            return Err(fault.into());
         }
-    };
-    match prepare() {
-        Ok(()) => {}
-        Err(fault) if std::env::var(REQUIRE).is_ok_and(|value| value == "1") => {
-            eprintln!("{fault}");
-            return ExitCode::FAILURE;
-        }
-        Err(fault) => {
-            eprintln!("skipped: web/tests: {fault}");
-            return ExitCode::SUCCESS;
-        }
+        eprintln!("skipped: web/tests: {fault}");
+        return Ok(());
     }
-    match test(quick) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(fault) => {
-            eprintln!("{fault}");
-            ExitCode::FAILURE
-        }
-    }
+    Ok(test(quick)?)
 }
 
 /// Finds the browser, and installs the target and the Python packages.

@@ -9,7 +9,6 @@
 #[path = "../../../tests/support/hub.rs"]
 mod hub;
 #[path = "../../../xtask/src/machine.rs"]
-#[allow(dead_code, reason = "the program of xtask is not tested here")]
 mod machine;
 #[cfg(feature = "http")]
 #[path = "../../../tests/support/s3.rs"]
