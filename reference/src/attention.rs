@@ -251,17 +251,14 @@ impl Attention {
         Ok(self)
     }
 
-    /// Computes what attention adds for each row of `x`. Its keys and values go into `caches`, at its own place or
-    /// where the plan says.
-    pub(crate) fn of(
-        &self,
-        x: &Rows,
-        pass: &Pass<'_>,
-        caches: &mut [LayerCache],
-        layer: usize,
-    ) -> Result<Rows> {
-        let slot = self.plan.keys_of.unwrap_or(layer);
-        let cache = LayerCache::of(caches, slot)?;
+    /// The layer whose cache has the keys and values of this one.
+    pub(crate) fn cache_of(&self, layer: usize) -> usize {
+        self.plan.keys_of.unwrap_or(layer)
+    }
+
+    /// Computes what attention adds for each row of `x`. Its keys and values go into `cache`, that of the layer
+    /// [`cache_of`](Self::cache_of).
+    pub(crate) fn of(&self, x: &Rows, pass: &Pass<'_>, cache: &mut LayerCache) -> Result<Rows> {
         let q = match &self.projection {
             Projection::Heads(own) => {
                 let mut q = self.queries(own, x)?;

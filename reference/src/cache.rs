@@ -1,6 +1,5 @@
 //! The state that a model keeps of earlier positions.
 
-use crate::error::{Error, Result};
 use crate::rows::Rows;
 
 /// Positions for which room is made at a time. Room for twice as many as there are, as a `Vec` makes
@@ -25,12 +24,6 @@ pub(crate) struct LayerCache {
 }
 
 impl LayerCache {
-    /// The cache of a layer.
-    pub(crate) fn of(caches: &mut [Self], layer: usize) -> Result<&mut Self> {
-        let missing = || Error::Mismatch(format!("no cache for layer {layer}"));
-        caches.get_mut(layer).ok_or_else(missing)
-    }
-
     /// Adds the keys and the values of positions.
     pub(crate) fn add(&mut self, keys: &Rows, values: &Rows) {
         self.keys.append(keys, CELLS);

@@ -96,8 +96,7 @@ impl ShortConvolution {
         })
     }
 
-    pub(crate) fn of(&self, x: &Rows, caches: &mut [LayerCache], layer: usize) -> Result<Rows> {
-        let cache = LayerCache::of(caches, layer)?;
+    pub(crate) fn of(&self, x: &Rows, cache: &mut LayerCache) -> Result<Rows> {
         let dim = self.convolution.channels;
         let parts = self.input.of(x)?;
         let mut entering = parts.columns(0..dim);

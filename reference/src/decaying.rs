@@ -46,9 +46,8 @@ impl Decaying {
         })
     }
 
-    pub(crate) fn of(&self, x: &Rows, caches: &mut [LayerCache], layer: usize) -> Result<Rows> {
+    pub(crate) fn of(&self, x: &Rows, cache: &mut LayerCache) -> Result<Rows> {
         let DecayingPlan { heads, head_dim, activation, .. } = self.plan;
-        let cache = LayerCache::of(caches, layer)?;
         let mut qkv = self.qkv.of(x)?;
         qkv.apply(activation);
         let each = head_dim * head_dim;

@@ -84,14 +84,7 @@ impl GatedLru {
         })
     }
 
-    pub(crate) fn of(
-        &self,
-        x: &Rows,
-        pass: &Pass<'_>,
-        caches: &mut [LayerCache],
-        layer: usize,
-    ) -> Result<Rows> {
-        let cache = LayerCache::of(caches, layer)?;
+    pub(crate) fn of(&self, x: &Rows, pass: &Pass<'_>, cache: &mut LayerCache) -> Result<Rows> {
         let mut out = self.convolution.of(&self.x.of(x)?, cache);
         cache.state.resize(self.rates.len(), 0.0);
         for (position, row) in out.rows_mut().enumerate() {

@@ -148,6 +148,13 @@ pub(crate) struct Context<'c> {
     pub(crate) embedding: Option<&'c Rows>,
 }
 
+impl Context<'_> {
+    fn cache(&mut self, layer: usize) -> Result<&mut LayerCache> {
+        let missing = || Error::Mismatch(format!("no cache for layer {layer}"));
+        self.caches.get_mut(layer).ok_or_else(missing)
+    }
+}
+
 impl Mixer {
     fn load(
         loader: Loader<'_>,
@@ -409,7 +416,7 @@ impl Layer {
                 }
                 if let Some(mix) = &self.channel_mix {
                     let seen = normed(self.network_norm.as_ref(), x);
-                    self.join(x, &mix.of(&seen, context.caches, self.place)?, 1);
+                    self.join(x, &mix.of(&seen, context.cache(self.place)?)?, 1);
                 } else if self.dense.is_some() || self.experts.is_some() {
                     let seen = normed(self.network_norm.as_ref(), x);
                     let added = self.network(x, &seen, stream.as_ref().unwrap_or(&seen))?;
@@ -506,23 +513,23 @@ impl Layer {
     }
 
     fn mix(&self, x: &Rows, context: &mut Context<'_>) -> Result<Rows> {
+        let pass = context.pass;
         match &self.mixer {
-            Mixer::Attention(attention) => {
-                attention.of(x, context.pass, context.caches, self.place)
-            }
-            Mixer::Linear(linear) => linear.of(x, context.caches, self.place),
-            Mixer::StateSpace(own) => own.of(x, context.caches, self.place),
-            Mixer::ShortConvolution(own) => own.of(x, context.caches, self.place),
-            Mixer::Decaying(own) => own.of(x, context.caches, self.place),
-            Mixer::GatedLru(own) => own.of(x, context.pass, context.caches, self.place),
-            Mixer::MatrixLstm(own) => own.of(x, context.caches, self.place),
-            Mixer::TimeMix(own) => own.of(x, context.caches, self.place),
+            Mixer::Attention(own) => own.of(x, pass, context.cache(own.cache_of(self.place))?),
+            Mixer::Linear(own) => own.of(x, context.cache(self.place)?),
+            Mixer::StateSpace(own) => own.of(x, context.cache(self.place)?),
+            Mixer::ShortConvolution(own) => own.of(x, context.cache(self.place)?),
+            Mixer::Decaying(own) => own.of(x, context.cache(self.place)?),
+            Mixer::GatedLru(own) => own.of(x, pass, context.cache(self.place)?),
+            Mixer::MatrixLstm(own) => own.of(x, context.cache(self.place)?),
+            Mixer::TimeMix(own) => own.of(x, context.cache(self.place)?),
             Mixer::Both(attention, states, scales) => {
-                let mut mixed = states.of(x, context.caches, self.place)?;
+                let mut mixed = states.of(x, context.cache(self.place)?)?;
                 mixed.scale(scales.state_output);
                 let mut seen = x.clone();
                 seen.scale(scales.attention_input);
-                let attended = attention.of(&seen, context.pass, context.caches, self.place)?;
+                let cache = context.cache(attention.cache_of(self.place))?;
+                let attended = attention.of(&seen, pass, cache)?;
                 mixed.add(&attended, scales.attention_output);
                 Ok(mixed)
             }

@@ -113,9 +113,8 @@ impl Linear {
         })
     }
 
-    pub(crate) fn of(&self, x: &Rows, caches: &mut [LayerCache], layer: usize) -> Result<Rows> {
+    pub(crate) fn of(&self, x: &Rows, cache: &mut LayerCache) -> Result<Rows> {
         let LinearPlan { key_heads, value_heads, key_dim, value_dim, .. } = self.plan;
-        let cache = LayerCache::of(caches, layer)?;
         let (keys, values) = (key_heads * key_dim, value_heads * value_dim);
         let joined = Rows::joined(&[self.q.of(x)?, self.k.of(x)?, self.v.of(x)?]);
         let mut mixed = self.convolution.of(&joined, cache);

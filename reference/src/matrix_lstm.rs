@@ -49,9 +49,8 @@ impl MatrixLstm {
         })
     }
 
-    pub(crate) fn of(&self, x: &Rows, caches: &mut [LayerCache], layer: usize) -> Result<Rows> {
+    pub(crate) fn of(&self, x: &Rows, cache: &mut LayerCache) -> Result<Rows> {
         let MatrixLstmPlan { heads, key_dim, value_dim, gate_cap } = self.plan;
-        let cache = LayerCache::of(caches, layer)?;
         let (mut q, k, v) = (self.q.of(x)?, self.k.of(x)?, self.v.of(x)?);
         #[expect(clippy::cast_precision_loss, reason = "heads are narrow")]
         q.scale((key_dim as f32).sqrt().recip());

@@ -103,9 +103,8 @@ impl StateSpace {
         })
     }
 
-    pub(crate) fn of(&self, x: &Rows, caches: &mut [LayerCache], layer: usize) -> Result<Rows> {
+    pub(crate) fn of(&self, x: &Rows, cache: &mut LayerCache) -> Result<Rows> {
         let StateSpacePlan { inner, state, groups, heads, .. } = self.plan;
-        let cache = LayerCache::of(caches, layer)?;
         let mut given = match self.plan.input_scale {
             1.0 => self.input.of(x)?,
             scale => {

@@ -70,8 +70,7 @@ impl TimeMix {
         })
     }
 
-    pub(crate) fn of(&self, x: &Rows, caches: &mut [LayerCache], layer: usize) -> Result<Rows> {
-        let cache = LayerCache::of(caches, layer)?;
+    pub(crate) fn of(&self, x: &Rows, cache: &mut LayerCache) -> Result<Rows> {
         let before = shifted(x, &mut cache.inputs);
         let [k, v, gate] = self.shares.each_ref().map(|shares| mixed(x, &before, shares));
         let (k, v, gate) = (self.k.of(&k)?, self.v.of(&v)?, self.gate.of(&gate)?);
@@ -123,8 +122,7 @@ impl ChannelMix {
         }))
     }
 
-    pub(crate) fn of(&self, x: &Rows, caches: &mut [LayerCache], layer: usize) -> Result<Rows> {
-        let cache = LayerCache::of(caches, layer)?;
+    pub(crate) fn of(&self, x: &Rows, cache: &mut LayerCache) -> Result<Rows> {
         let before = shifted(x, &mut cache.network_input);
         let [up, gate] = self.shares.each_ref().map(|shares| mixed(x, &before, shares));
         let mut inner = self.up.of(&up)?;

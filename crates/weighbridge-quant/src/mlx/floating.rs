@@ -16,14 +16,6 @@ pub(super) struct E4m3;
 /// E2M1 codes with E4M3 scales, optionally with a global scale (nvfp4).
 pub(super) struct Nv;
 
-/// The largest magnitude of a group.
-#[inline(always)]
-fn highest<S: Simd, T: Element>(simd: S, group: &[[T; 16]]) -> [f32; 2] {
-    let peaks =
-        group.iter().fold(simd.splat(0.0), |peaks, unit| simd.peak(T::load(simd, unit), peaks));
-    [simd.highest(peaks), 0.0]
-}
-
 /// Largest magnitudes divided by the largest value of a code, in the values' dtype.
 #[inline(always)]
 fn ratios<S: Simd, T: Element>(simd: S, highest: &Each, most: f32) -> Each {
@@ -103,11 +95,6 @@ impl EncodeMode for E2m1 {
     type Scaling = Each;
 
     #[inline(always)]
-    fn ends<S: Simd, T: Element>(simd: S, group: &[[T; 16]]) -> [f32; 2] {
-        highest(simd, group)
-    }
-
-    #[inline(always)]
     fn scale<S: Simd, T: Element>(
         simd: S,
         [highest, _]: &[Each; 2],
@@ -140,11 +127,6 @@ impl EncodeMode for E4m3 {
 
     /// The scales.
     type Scaling = Each;
-
-    #[inline(always)]
-    fn ends<S: Simd, T: Element>(simd: S, group: &[[T; 16]]) -> [f32; 2] {
-        highest(simd, group)
-    }
 
     #[inline(always)]
     fn scale<S: Simd, T: Element>(
@@ -194,11 +176,6 @@ impl EncodeMode for Nv {
     const SIZE: Option<usize> = Some(16);
 
     type Scaling = NvScales;
-
-    #[inline(always)]
-    fn ends<S: Simd, T: Element>(simd: S, group: &[[T; 16]]) -> [f32; 2] {
-        highest(simd, group)
-    }
 
     #[inline(always)]
     fn scale<S: Simd, T: Element>(

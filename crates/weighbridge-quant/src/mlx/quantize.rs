@@ -140,8 +140,12 @@ pub(super) trait EncodeMode {
     /// The numbers that the codes of a tile need, computed from its scales.
     type Scaling: Default;
 
-    /// The two ends of a group's range.
-    fn ends<S: Simd, T: Element>(simd: S, group: &[[T; 16]]) -> [f32; 2];
+    /// The two ends of a group's range; here its largest magnitude alone.
+    #[inline(always)]
+    fn ends<S: Simd, T: Element>(simd: S, group: &[[T; 16]]) -> [f32; 2] {
+        let peak = |peaks, unit| simd.peak(T::load(simd, unit), peaks);
+        [simd.highest(group.iter().fold(simd.splat(0.0), peak)), 0.0]
+    }
 
     /// Computes scales and biases from the ends of groups, and writes as many as fit.
     fn scale<S: Simd, T: Element>(

@@ -48,14 +48,13 @@ struct CodeRun<S: Simd> {
 /// The reason why a run cannot be repacked, and the number concerned.
 type Fault = (&'static str, f32);
 
+/// A run that was read; `None` after the last.
+type Taken<S> = Option<Result<CodeRun<S>, Fault>>;
+
 /// A packing that codes are read from.
 trait Unpack {
-    /// Reads run `number`; `None` after the last.
-    fn take<S: Simd>(
-        simd: S,
-        from: &Packed<'_>,
-        number: usize,
-    ) -> Option<Result<CodeRun<S>, Fault>>;
+    /// Reads run `number`.
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Taken<S>;
 }
 
 /// A packing that codes are written to.
@@ -148,11 +147,7 @@ struct Q4_0;
 
 impl Unpack for Q4_0 {
     #[inline(always)]
-    fn take<S: Simd>(
-        simd: S,
-        from: &Packed<'_>,
-        number: usize,
-    ) -> Option<Result<CodeRun<S>, Fault>> {
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Taken<S> {
         let bytes = block::<18>(from.weight, number)?;
         Some(centred(simd.nibbles(bytes.last_chunk()?), 8.0, half(simd, bytes, 0)))
     }
@@ -179,11 +174,7 @@ struct Q4_1;
 
 impl Unpack for Q4_1 {
     #[inline(always)]
-    fn take<S: Simd>(
-        simd: S,
-        from: &Packed<'_>,
-        number: usize,
-    ) -> Option<Result<CodeRun<S>, Fault>> {
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Taken<S> {
         let bytes = block::<20>(from.weight, number)?;
         let (scale, bias) = (half(simd, bytes, 0), half(simd, bytes, 2));
         Some(Ok(CodeRun { codes: simd.nibbles(bytes.last_chunk()?), scale, bias }))
@@ -212,11 +203,7 @@ struct Q5_0;
 
 impl Unpack for Q5_0 {
     #[inline(always)]
-    fn take<S: Simd>(
-        simd: S,
-        from: &Packed<'_>,
-        number: usize,
-    ) -> Option<Result<CodeRun<S>, Fault>> {
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Taken<S> {
         let bytes = block::<22>(from.weight, number)?;
         let codes = fifths(simd, bytes[2..].first_chunk()?, bytes.last_chunk()?);
         Some(centred(codes, 16.0, half(simd, bytes, 0)))
@@ -245,11 +232,7 @@ struct Q5_1;
 
 impl Unpack for Q5_1 {
     #[inline(always)]
-    fn take<S: Simd>(
-        simd: S,
-        from: &Packed<'_>,
-        number: usize,
-    ) -> Option<Result<CodeRun<S>, Fault>> {
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Taken<S> {
         let bytes = block::<24>(from.weight, number)?;
         let codes = fifths(simd, bytes[4..].first_chunk()?, bytes.last_chunk()?);
         Some(Ok(CodeRun { codes, scale: half(simd, bytes, 0), bias: half(simd, bytes, 2) }))
@@ -282,11 +265,7 @@ struct Q8_0;
 
 impl Unpack for Q8_0 {
     #[inline(always)]
-    fn take<S: Simd>(
-        simd: S,
-        from: &Packed<'_>,
-        number: usize,
-    ) -> Option<Result<CodeRun<S>, Fault>> {
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Taken<S> {
         let bytes = block::<34>(from.weight, number)?;
         let codes = simd.xor(simd.bytes(bytes.last_chunk()?), simd.fill(0x80));
         Some(centred(codes, 128.0, half(simd, bytes, 0)))
@@ -346,11 +325,7 @@ struct Q4K;
 
 impl Unpack for Q4K {
     #[inline(always)]
-    fn take<S: Simd>(
-        simd: S,
-        from: &Packed<'_>,
-        number: usize,
-    ) -> Option<Result<CodeRun<S>, Fault>> {
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Taken<S> {
         let (bytes, number) = (block::<144>(from.weight, number / 8)?, number % 8);
         let [scale, bias] = of_sub_block(simd, bytes, number)?;
         Some(Ok(CodeRun { codes: side(simd, bytes, 16, number)?, scale, bias }))
@@ -361,11 +336,7 @@ struct Q5K;
 
 impl Unpack for Q5K {
     #[inline(always)]
-    fn take<S: Simd>(
-        simd: S,
-        from: &Packed<'_>,
-        number: usize,
-    ) -> Option<Result<CodeRun<S>, Fault>> {
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Taken<S> {
         let (bytes, number) = (block::<176>(from.weight, number / 8)?, number % 8);
         let [scale, bias] = of_sub_block(simd, bytes, number)?;
         let bit = simd.and(simd.bytes(bytes[16..].first_chunk()?), simd.fill(1 << number));
@@ -378,11 +349,7 @@ struct TQ2_0;
 
 impl Unpack for TQ2_0 {
     #[inline(always)]
-    fn take<S: Simd>(
-        simd: S,
-        from: &Packed<'_>,
-        number: usize,
-    ) -> Option<Result<CodeRun<S>, Fault>> {
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Taken<S> {
         let (bytes, number) = (block::<66>(from.weight, number / 8)?, number % 8);
         let codes = simd.bytes(bytes[number / 4 * 32..].first_chunk()?);
         let codes = simd.and(planes(simd, codes)[number % 4], simd.fill(3));
@@ -395,11 +362,7 @@ struct Q1_0;
 
 impl Unpack for Q1_0 {
     #[inline(always)]
-    fn take<S: Simd>(
-        simd: S,
-        from: &Packed<'_>,
-        number: usize,
-    ) -> Option<Result<CodeRun<S>, Fault>> {
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Taken<S> {
         let (bytes, number) = (block::<18>(from.weight, number / 4)?, number % 4);
         let codes = fields::<S, 1>(simd, &bytes[2 + 4 * number..])?;
         Some(centred(codes, 0.5, 2.0 * half(simd, bytes, 0)))
@@ -410,11 +373,7 @@ struct Q2_0;
 
 impl Unpack for Q2_0 {
     #[inline(always)]
-    fn take<S: Simd>(
-        simd: S,
-        from: &Packed<'_>,
-        number: usize,
-    ) -> Option<Result<CodeRun<S>, Fault>> {
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Taken<S> {
         let (bytes, number) = (block::<18>(from.weight, number / 2)?, number % 2);
         let codes = fields::<S, 2>(simd, &bytes[2 + 8 * number..])?;
         Some(centred(codes, 1.0, half(simd, bytes, 0)))
@@ -434,11 +393,7 @@ struct CtInt4;
 
 impl Unpack for CtInt4 {
     #[inline(always)]
-    fn take<S: Simd>(
-        simd: S,
-        from: &Packed<'_>,
-        number: usize,
-    ) -> Option<Result<CodeRun<S>, Fault>> {
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Taken<S> {
         let codes = fields::<S, 4>(simd, from.weight.get(16 * number..)?)?;
         let d = of_group(from.scale, from.formats.0, (32 * number).checked_div(from.group_size)?)?;
         let same = |q: u8| {
@@ -456,11 +411,7 @@ struct MlxGroups<const BITS: usize>;
 
 impl<const BITS: usize> Unpack for MlxGroups<BITS> {
     #[inline(always)]
-    fn take<S: Simd>(
-        simd: S,
-        from: &Packed<'_>,
-        number: usize,
-    ) -> Option<Result<CodeRun<S>, Fault>> {
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Taken<S> {
         let codes = fields::<S, BITS>(simd, from.weight.get(4 * BITS * number..)?)?;
         let group = (32 * number).checked_div(from.group_size)?;
         let scale = of_group(from.scale, from.formats.0, group)?;
