@@ -137,6 +137,7 @@ mod index;
 mod limits;
 mod place;
 mod progress;
+mod rounding;
 mod setters;
 mod store;
 mod threads;

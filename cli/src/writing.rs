@@ -115,14 +115,10 @@ fn execute(
     options: WriteOptions<'_>,
     args: &Writing,
 ) -> Result<weighbridge::write::WriteReport, Stop> {
-    let bar = Bar::new();
-    let watch = |progress: Progress| match interrupted() {
-        true => ControlFlow::Break(()),
-        false => bar.show(progress),
-    };
+    let watch = interruptible_bar();
     let options = options.threads(args.threads).memory(args.max_memory).progress(&watch);
     let written = plan.run(dst, &options);
-    drop(bar);
+    drop(watch);
     Ok(written?)
 }
 
@@ -130,6 +126,15 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Signals within this time are one: `timeout` and some shells send theirs twice.
 const ONE_SIGNAL: Duration = Duration::from_millis(300);
+
+/// Shows progress on a bar until the user presses Ctrl-C.
+pub(crate) fn interruptible_bar() -> impl Fn(Progress) -> ControlFlow<()> {
+    let bar = Bar::new();
+    move |progress| match interrupted() {
+        true => ControlFlow::Break(()),
+        false => bar.show(progress),
+    }
+}
 
 /// Whether the user pressed Ctrl-C: the program then removes its partial output. A second Ctrl-C ends
 /// it at once.

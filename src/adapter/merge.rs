@@ -9,6 +9,7 @@ use crate::arch::{Axes, Change, Dialect, ModelConfig, RowOrder, Transform, canon
 use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::model::{Adaptation, EMBEDDING, Model, OUTPUT, ProductUse, Tensor};
+use crate::rounding::f32_of;
 use crate::store::{Encoding, Part};
 
 /// A note on an adapter that changes the embedding or the output matrix of a model in which both are one.
@@ -190,8 +191,8 @@ fn add_bias(
         }
         let bias = bias.clone().with_shape(&[bias.elements()]);
         let bias = bias.in_canonical_rows(rows, model.config().ok())?;
-        #[expect(clippy::cast_possible_truncation, reason = "PEFT scales in f32")]
-        all.add_vector(&tensor, bias, scale as f32)?;
+        // PEFT scales in f32.
+        all.add_vector(&tensor, bias, f32_of(scale))?;
     }
     Ok(())
 }
@@ -469,8 +470,8 @@ fn add(
         norms.in_canonical_rows(target.transform.rows, config)
     });
     let magnitudes = magnitudes.transpose()?;
-    #[expect(clippy::cast_possible_truncation, reason = "both programs scale in f32")]
-    let scale = scale as f32;
+    // Both programs scale in f32.
+    let scale = f32_of(scale);
     // PEFT rounds the change of an embedding, and no other, to the dtype of the model; mlx-lm each change.
     let rounded = matches!(product.layout, Layout::PeftEmbedding | Layout::Mlx);
     let how = ProductUse { scale, rounded };

@@ -9,6 +9,7 @@ use super::tensor::CanonicalTensor;
 use crate::dialect::Dialect;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
+use crate::rounding::f32_of;
 use crate::store::Store;
 
 /// The factors of a tensor.
@@ -93,8 +94,7 @@ fn parts(model: &SourceModel<'_>, rule: &FactorRule) -> Result<Vec<(u64, f32)>> 
             }
         }
     }
-    #[expect(clippy::cast_possible_truncation, reason = "models compute in f32")]
-    let factor = |part: f64| (whole * part) as f32;
+    let factor = |part: f64| f32_of(whole * part);
     if each.is_empty() {
         return Ok(vec![(0, factor(1.0))]);
     }

@@ -3,6 +3,7 @@
 use super::Field;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
+use crate::rounding::f32_of;
 use crate::store::Store;
 
 /// Settings for generating text, from `generation_config.json`, GGUF's `general.sampling.` keys, or
@@ -68,8 +69,7 @@ impl SettingsSource<'_> {
 }
 
 fn float(json: &Json) -> Option<f32> {
-    #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-    let float = json.as_f64()? as f32;
+    let float = f32_of(json.as_f64()?);
     Some(float).filter(|float| float.is_finite())
 }
 

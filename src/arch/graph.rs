@@ -11,6 +11,7 @@ use crate::engines::expression::{Check, Expression, Term, whole};
 use crate::engines::llama_cpp::{self, Graph};
 use crate::json::{Json, Map};
 use crate::metadata::Metadata;
+use crate::rounding::f32_of;
 
 /// The most layers and experts that llama.cpp has room for (`LLAMA_MAX_LAYERS`,
 /// `LLAMA_MAX_EXPERTS`).
@@ -259,9 +260,7 @@ pub(crate) fn ignored(
             true => "which programs that set the bounds of YaRN themselves replace",
             false => "which is not read for this architecture",
         };
-        #[expect(clippy::cast_possible_truncation, reason = "GGUF has an f32")]
-        let value = value as f32;
-        out.push(format!("{key} is {value}, {why}: {usual} applies"));
+        out.push(format!("{key} is {}, {why}: {usual} applies", f32_of(value)));
     }
     out
 }

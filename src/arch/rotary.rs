@@ -1,6 +1,7 @@
 //! Divisors of rotary frequencies, which files hold as a tensor and configs as numbers.
 
 use super::config::ModelConfig;
+use crate::rounding::f32_of;
 
 /// Llama 3's divisor for each frequency: 1 for short waves, the factor for long ones, and a ramp
 /// between them.
@@ -20,9 +21,7 @@ pub(crate) fn llama3_factors(config: &ModelConfig, numbers: [f32; 3], trained: u
             let smooth = (trained / wavelength - low) / (high - low);
             1.0 / ((1.0 - smooth) / factor + smooth)
         };
-        #[expect(clippy::cast_possible_truncation, reason = "stored as f32")]
-        let divisor = divisor as f32;
-        divisor
+        f32_of(divisor)
     });
     each.collect()
 }

@@ -11,6 +11,7 @@ use super::rule::KeyedTensor;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Metadata, Value};
+use crate::rounding::f32_of;
 use crate::store::{Encoding, Store};
 
 /// A model and its config.
@@ -160,8 +161,7 @@ impl<'a> SourceModel<'a> {
     /// A number in `config.json` at such a path.
     pub(crate) fn real(&self, path: &str) -> Result<Option<f32>> {
         let Some(json) = self.config_value(path) else { return Ok(None) };
-        #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-        let real = json.as_f64().map(|real| real as f32).filter(|real| real.is_finite());
+        let real = json.as_f64().map(f32_of).filter(|real| real.is_finite());
         real.map(Some).ok_or_else(|| self.invalid_json(path, json, "a number"))
     }
 
@@ -183,8 +183,7 @@ impl<'a> SourceModel<'a> {
         let json = value.and_then(|value| match (value.to_u64(), value.to_bool()) {
             (Some(count), _) => Some(count.into()),
             (_, Some(flag)) => Some(flag.into()),
-            #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-            _ => value.to_f64().map(|real| (real as f32).reported()),
+            _ => value.to_f64().map(|real| f32_of(real).reported()),
         });
         json.ok_or_else(|| {
             let fault = format!("config.json requires {key}, which the file lacks");
@@ -295,8 +294,7 @@ impl<'k> KeyWriter<'k> {
     /// Writes a value by its JSON type.
     pub(crate) fn set(&mut self, key: &str, value: &Json) {
         let key = format!("{}.{key}", self.prefix);
-        #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-        let real = |json: &Json| json.as_f64().map(|real| real as f32);
+        let real = |json: &Json| json.as_f64().map(f32_of);
         let count = |json: &Json| json.as_u64().and_then(|count| u32::try_from(count).ok());
         match value {
             Json::Bool(flag) => self.out.set(&key, Value::Bool(*flag)),

@@ -16,6 +16,7 @@ use crate::dtype::DType;
 use crate::engines::llama_cpp;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
+use crate::rounding::f32_of;
 use crate::store::Store;
 
 /// A kind of vision or audio model, and its form in GGUF.
@@ -200,8 +201,7 @@ impl<'a> TowerConfig<'a> {
     /// `Malformed` if it is not a number.
     pub(crate) fn real(&self, value: Option<&Json>, key: &str, usual: f32) -> Result<f32> {
         let Some(value) = value else { return Ok(usual) };
-        #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-        let real = value.as_f64().map(|real| real as f32).filter(|real| real.is_finite());
+        let real = value.as_f64().map(f32_of).filter(|real| real.is_finite());
         real.ok_or_else(|| self.invalid(value, key, "a number"))
     }
 

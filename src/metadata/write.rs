@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Array, HeaderEncoding, Item, ItemKind, Metadata, Value, ValueType, decode};
 use crate::bytes::Text;
 use crate::error::{Error, Result};
+use crate::rounding::f32_of;
 
 /// Metadata for writing: unique keys, in the order in which they were first set.
 ///
@@ -247,8 +248,7 @@ fn encode_as(value: &Value<'_>, wanted: ValueType, out: &mut Vec<u8>) -> Option<
     match wanted {
         ValueType::U32 => u32::try_from(value.to_u64()?).ok()?.encode(out),
         ValueType::I32 => i32::try_from(value.to_i128()?).ok()?.encode(out),
-        #[expect(clippy::cast_possible_truncation, reason = "rounded, as llama.cpp's type is")]
-        ValueType::F32 => (value.to_f64()? as f32).encode(out),
+        ValueType::F32 => f32_of(value.to_f64()?).encode(out),
         ValueType::Bool if value.to_u64()? < 2 => out.push(u8::from(value.to_u64()? == 1)),
         _ => return None,
     }

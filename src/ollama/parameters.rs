@@ -6,6 +6,7 @@ use crate::container::ollama::quoted;
 use crate::engines::ollama::parameters;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
+use crate::rounding::f32_of;
 
 /// Parameters by name, each with its value as JSON.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -102,8 +103,7 @@ fn json_text(value: &Json) -> String {
 
 /// A number as Go's encoder writes it; `narrow` for a number of 32 bits.
 fn number_text(number: f64, narrow: bool) -> String {
-    #[expect(clippy::cast_possible_truncation, reason = "narrow numbers were f32 before")]
-    let single = number as f32;
+    let single = f32_of(number);
     let size = number.abs();
     let plain = if narrow { single.to_string() } else { number.to_string() };
     let exponent = if narrow { format!("{single:e}") } else { format!("{number:e}") };

@@ -87,14 +87,6 @@ const NO_TEMPLATE: &str = "{{ .Prompt }}";
 ///
 /// # Errors
 ///
-/// The config blob of a stored model.
-pub(super) fn base_config(store: &Store) -> Result<Option<Json>> {
-    let config = store.attachments().iter().find(|attachment| attachment.kind == "config");
-    config
-        .map(|config| Ok(document::read(store.place(), &config.path, "", store.limits())?.json))
-        .transpose()
-}
-
 /// `Mismatch` if the model is not in a store; `Malformed`, `LimitExceeded` and `Io` if one of its
 /// layers cannot be read.
 pub fn show(model: &Model) -> Result<ShowReport> {
@@ -175,6 +167,14 @@ pub fn show(model: &Model) -> Result<ShowReport> {
         requires: config.requires,
         settings: parameters.iter().filter_map(Json::as_object).flatten().map(owned).collect(),
     })
+}
+
+/// The config blob of a stored model.
+pub(super) fn base_config(store: &Store) -> Result<Option<Json>> {
+    let config = store.attachments().iter().find(|attachment| attachment.kind == "config");
+    config
+        .map(|config| Ok(document::read(store.place(), &config.path, "", store.limits())?.json))
+        .transpose()
 }
 
 /// The capabilities of a model in Ollama's store; `None` if its config is missing.

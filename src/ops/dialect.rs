@@ -14,6 +14,7 @@ use crate::error::{AdvisedOption, Error, Result};
 use crate::json::Json;
 use crate::model::Model;
 use crate::model::{Convention, EMBEDDING, OUTPUT, Sharding, Tensor};
+use crate::rounding::f32_of;
 use crate::store::{Encoding, Store};
 
 /// A model's tensors in a dialect.
@@ -546,8 +547,7 @@ fn from_keys(model: &Model, architecture: &Architecture) -> Result<Vec<Tensor>> 
         let Some(rule) = rule else { continue };
         for (layer, value) in list.values().enumerate() {
             let value = value.to_f64().ok_or_else(misfit)?;
-            #[expect(clippy::cast_possible_truncation, reason = "stored as f32")]
-            let bytes = (value as f32).to_le_bytes().to_vec();
+            let bytes = f32_of(value).to_le_bytes().to_vec();
             let name = rule.hf.name.replace("{n}", &layer.to_string());
             tensors.push(Tensor::new(&name, DType::F32, shape, bytes)?);
         }

@@ -17,6 +17,7 @@ use crate::container::{self, OpenOptions};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
+use crate::rounding::f32_of;
 use crate::store::tensor::StoredTensor;
 use crate::store::{Store, check_count};
 
@@ -376,8 +377,7 @@ fn usable(matrix: &[f32]) -> Option<Vec<f32>> {
     for value in matrix.iter().filter(|value| weighs(**value)) {
         (sum, count) = (sum + f64::from(*value), count + 1.0);
     }
-    #[expect(clippy::cast_possible_truncation, reason = "an average of f32")]
-    let average = if count > 0.0 { (sum / count) as f32 } else { 1.0 };
+    let average = if count > 0.0 { f32_of(sum / count) } else { 1.0 };
     let mut weights = matrix.to_vec();
     for group in weights.chunks_mut(GROUP) {
         let dead = dead(group);

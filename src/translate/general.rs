@@ -6,6 +6,7 @@ use crate::arch::{Axes, Mapping, Resolution};
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Value};
+use crate::rounding::f32_of;
 use crate::store::Store;
 
 use super::card::{Card, title};
@@ -45,8 +46,7 @@ pub(super) fn sampling(store: &Store, keys: &mut KeyValues) -> Result<()> {
         let Some((found_name, json)) = found.filter(|(_, json)| !json.is_null()) else { continue };
         let key = format!("general.sampling.{name}");
         let integer = json.as_i64().and_then(|number| i32::try_from(number).ok());
-        #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-        let real = json.as_f64().map(|number| number as f32);
+        let real = json.as_f64().map(f32_of);
         match (kind, integer, real, json.as_str()) {
             (Integer, Some(number), ..) => keys.set(&key, Value::I32(number)),
             (Real, _, Some(number), _) => keys.set(&key, Value::F32(number)),
@@ -78,8 +78,7 @@ pub(super) fn generation(store: &Store) -> Map<String, Json> {
         let json = match (value.to_i128(), value.to_f64(), value.to_text()) {
             (Some(number), ..) => i64::try_from(number).ok()?.into(),
             // With the digits of an f32.
-            #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-            (_, Some(number), _) => (number as f32).to_string().parse::<f64>().ok()?.into(),
+            (_, Some(number), _) => f32_of(number).to_string().parse::<f64>().ok()?.into(),
             (.., Some(text)) => text.to_str()?.into(),
             _ => return None,
         };

@@ -1,7 +1,6 @@
 //! `pull`: downloads models.
 
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,14 +8,14 @@ use std::time::Instant;
 use serde::Serialize;
 use weighbridge::bytes::Text;
 use weighbridge::ops::{Choose, PullFile, PullOptions, PullPlan, plan_pull};
-use weighbridge::{Error, ErrorKind, Progress};
+use weighbridge::{Error, ErrorKind};
 use wildmatch::WildMatch;
 
 use super::{Done, each};
 use crate::args::{Pull as Args, network};
 use crate::json::{self, Versioned};
-use crate::print::{self, Bar, Fields, Table, bytes, left, plural, right, shown};
-use crate::writing::interrupted;
+use crate::print::{self, Fields, Table, bytes, left, plural, right, shown};
+use crate::writing::interruptible_bar;
 use crate::{Status, Stop, note};
 
 #[derive(Serialize)]
@@ -56,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Done {
             write_plan(name, &plan, missing)?;
         }
         if !args.dry_run {
-            fetch(&plan)?;
+            plan.run(Some(&interruptible_bar()))?;
         }
         let report = Report {
             name: &plan.name,
@@ -127,15 +126,6 @@ fn choose(args: &Args, files: &[String]) -> Option<Choose> {
         false if include.is_empty() => None,
         false => Some(any(&include, name)),
     }))
-}
-
-fn fetch(plan: &PullPlan) -> Result<(), Stop> {
-    let bar = Bar::new();
-    let watch = |progress: Progress| match interrupted() {
-        true => ControlFlow::Break(()),
-        false => bar.show(progress),
-    };
-    Ok(plan.run(Some(&watch))?)
 }
 
 fn write_plan(name: &Path, plan: &PullPlan, missing: u64) -> Result<(), Stop> {

@@ -1,33 +1,27 @@
 //! `job run`, `job finish` and `job status`: run a plan in slices.
 
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use weighbridge::Progress;
 use weighbridge::write::slices_status;
 
 use super::Done;
 use super::plan::{self, ReadPlan};
 use crate::args::slices::{Finish, Slice, SlicesStatus};
 use crate::json::{self, Versioned};
-use crate::print::{self, Bar, bytes, shown};
-use crate::writing::{self, interrupted};
+use crate::print::{self, bytes, shown};
+use crate::writing::{self, interruptible_bar};
 use crate::{Status, remark};
 
 pub(crate) fn run(args: &Slice) -> Done {
     let read = ReadPlan::again(plan::read(&args.plan)?)?;
     remark(&read.prepared.model);
     let slices = read.slices()?;
-    let bar = Bar::new();
-    let watch = |progress: Progress| match interrupted() {
-        true => ControlFlow::Break(()),
-        false => bar.show(progress),
-    };
+    let watch = interruptible_bar();
     let options = read.options().threads(args.threads).progress(&watch);
     let report = slices.run(args.slice.number, args.slice.of, &options)?;
-    drop(bar);
+    drop(watch);
     if args.json {
         json::write(&Versioned::new(&report))?;
         return Ok(Status::Fine);
@@ -55,14 +49,10 @@ pub(crate) fn finish(args: &Finish) -> Done {
     let record = document.record.clone();
     let read = ReadPlan::again(document)?;
     let slices = read.slices()?;
-    let bar = Bar::new();
-    let watch = |progress: Progress| match interrupted() {
-        true => ControlFlow::Break(()),
-        false => bar.show(progress),
-    };
+    let watch = interruptible_bar();
     let options = read.options().threads(args.threads).progress(&watch);
     let done = slices.finish(&record, &options)?;
-    drop(bar);
+    drop(watch);
     let report = FinishReport { written: done.paths, replaced: done.replaced, bytes: done.bytes };
     if args.json {
         json::write(&Versioned::new(&report))?;

@@ -8,6 +8,7 @@ use super::field::ConfigValue;
 use super::values::{Gating, LayerKind, LayerPattern, NormKind, PerLayer, RopeScalingKind};
 use crate::json::Json;
 use crate::metadata::Value;
+use crate::rounding::f32_of;
 
 /// The largest length of a list: more than the layers of any model and the pairs of any head.
 const LONGEST: u64 = 1 << 16;
@@ -36,8 +37,7 @@ fn number(found: ConfigValue<'_>) -> Result<f32, Cow<'static, str>> {
         ConfigValue::Json(json) => float(json),
     };
     let number = number.ok_or_else(|| format!("{found}, but a number is needed"))?;
-    #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-    let narrow = number as f32;
+    let narrow = f32_of(number);
     // A value below the range of f32 would become zero, which is not allowed.
     let lost = narrow == 0.0 && number != 0.0;
     if !narrow.is_finite() || narrow < 0.0 || lost {

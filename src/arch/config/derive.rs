@@ -14,6 +14,7 @@ use super::values::{LayerKind, LayerLayout, NormKind, PerLayer, RopeScalingKind}
 use super::{check, classes};
 use crate::arch::{Architecture, Mapping, Resolution};
 use crate::error::{Error, Result};
+use crate::rounding::f32_of;
 use crate::store::tensor::StoredTensor;
 use crate::store::{Encoding, Store};
 
@@ -430,9 +431,7 @@ impl<'d> ConfigDraft<'d> {
     /// Factors of the embedding and of attention, and the activation.
     fn scales(&mut self, dim: &Field<u32>, n_heads: &Field<u32>, n_layers: u32) {
         if self.scales.embedding_scale.is_none() && holds(&self.core.scaled_embedding) {
-            let root = f64::from(dim.value).sqrt();
-            #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-            let root = root as f32;
+            let root = f32_of(f64::from(dim.value).sqrt());
             self.scales.embedding_scale = Some(Field::derived(root, "sqrt(dim)"));
         }
         let attention = &mut self.attention;
@@ -734,8 +733,7 @@ fn finish_rope(
         (&scaling.factor, lengths, reader.reads_gguf_keys())
         && scaling.kind.as_ref().is_some_and(|kind| kind.value == RopeScalingKind::Yarn)
     {
-        #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-        let factor = (f64::from(longest.value) / f64::from(trained.value)) as f32;
+        let factor = f32_of(f64::from(longest.value) / f64::from(trained.value));
         scaling.factor =
             Some(Field::derived(factor, "max_seq_len / rope_scaling_original_max_seq_len"));
     }

@@ -5,6 +5,7 @@ use super::keys::{
     AttentionConfig, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig, SsmConfig,
 };
 use super::values::{LayerKind, LayerLayout, NormKind};
+use crate::rounding::f32_of;
 
 /// The numbers that an engine needs to run a model. Lengths count elements.
 ///
@@ -76,12 +77,11 @@ pub struct ModelConfig {
 
 impl ModelConfig {
     /// The base of rotary embeddings as [`RopeScaling::alpha`] stretches it, if there is one.
-    #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
     pub fn stretched_rope_theta(&self) -> Option<f32> {
         let alpha = self.rope_scaling.alpha.as_ref()?;
         let width = f64::from(self.head_dim.value);
         let power = f64::from(alpha.value).powf(width / (width - 2.0));
-        Some((f64::from(self.rope_theta.value) * power) as f32)
+        Some(f32_of(f64::from(self.rope_theta.value) * power))
     }
 
     /// The fields that have a value, part by part.

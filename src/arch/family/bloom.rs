@@ -5,6 +5,7 @@ use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
 use crate::json::{Json, Map};
+use crate::rounding::f32_of;
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[
@@ -45,8 +46,7 @@ fn scores(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
 fn attention_config(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let stated = |key: &str| {
         let value = model.metadata().get(&format!("{}.{key}", model.architecture()));
-        #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-        value.and_then(|value| value.to_f64()).map(|value| value as f32)
+        value.and_then(|value| value.to_f64()).map(f32_of)
     };
     let slopes = stated("attention.max_alibi_bias").unwrap_or(0.0);
     if slopes != 0.0 && slopes != USUAL_SLOPES {

@@ -6,6 +6,7 @@ use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
 use crate::json::{Json, Map, json};
+use crate::rounding::f32_of;
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[
@@ -90,8 +91,7 @@ fn log_multiplier(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<(
     if let Some(all) = &model.config.rope_scaling.mscale_all_dim {
         // The tenth of the number in `config.json`, rounded once.
         let all = all.value.reported().as_f64().unwrap_or_default();
-        #[expect(clippy::cast_possible_truncation, reason = "GGUF has an f32")]
-        keys.real("rope.scaling.yarn_log_multiplier", (0.1 * all) as f32);
+        keys.real("rope.scaling.yarn_log_multiplier", f32_of(0.1 * all));
     }
     Ok(())
 }
@@ -215,8 +215,7 @@ fn deepseek_yarn(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result
     if let Some(Json::Object(rope)) = out.get_mut("rope_scaling") {
         // Ten times the digits of the `f32`, rounded once: 0.0707 is that of 0.707.
         let tenth = multiplier.value.reported().as_f64().unwrap_or_default();
-        #[expect(clippy::cast_possible_truncation, reason = "the number that was written")]
-        let all = ((10.0 * tenth) as f32).reported();
+        let all = f32_of(10.0 * tenth).reported();
         rope.insert("mscale".to_owned(), all.clone());
         rope.insert("mscale_all_dim".to_owned(), all);
     }

@@ -6,6 +6,7 @@ use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
 use crate::json::{Json, Map, json};
+use crate::rounding::f32_of;
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[
@@ -71,9 +72,7 @@ fn deviations(part: f64) -> f32 {
         let middle = (low + high) / 2.0;
         if below(middle) < part { low = middle } else { high = middle }
     }
-    #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-    let found = high as f32;
-    found
+    f32_of(high)
 }
 
 /// A number of Gemma 4's layers without a sliding window: under a key of its own, or in newer
@@ -200,8 +199,7 @@ fn altup_config(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<
     let key = format!("{}.activation_sparsity_scale", model.config.architecture.value);
     let places = model.metadata().array(&key).and_then(|places| places.floats());
     let places = places.ok_or_else(|| model.missing_in_model("activation_sparsity_scale"))?;
-    #[expect(clippy::cast_possible_truncation, reason = "as many digits as an f32 has")]
-    let parts = places.map(|place| (below(place) as f32).reported());
+    let parts = places.map(|place| f32_of(below(place)).reported());
     out.insert("activation_sparsity_pattern".to_owned(), parts.collect());
     Ok(())
 }
@@ -302,8 +300,7 @@ fn gemma4_rope(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<(
     if divisors.iter().skip(rotated).any(|divisor| *divisor < 1e29) {
         return Err(model.inexpressible("rope_freqs.weight with divisors other than Gemma 4's"));
     }
-    #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-    let part = (rotated as f64 / divisors.len().max(1) as f64) as f32;
+    let part = f32_of(rotated as f64 / divisors.len().max(1) as f64);
     let local = model.derived("rope_local_theta");
     let local = local.ok_or_else(|| model.missing_in_model("rope.freq_base_swa"))?;
     let full = json!({

@@ -5,6 +5,7 @@ use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
 use crate::json::{Json, Map};
+use crate::rounding::f32_of;
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[
@@ -37,8 +38,7 @@ fn residual_connections(model: &SourceModel<'_>, out: &mut Map<String, Json>) ->
 fn rotary_part_of_head(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let width = f64::from(model.config.head_dim.value);
     if let Some(rotated) = &model.config.rope.dimension_count {
-        #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-        let part = (f64::from(rotated.value) / width) as f32;
+        let part = f32_of(f64::from(rotated.value) / width);
         if let Some(Json::Object(rope)) = out.get_mut("rope_parameters") {
             rope.insert("partial_rotary_factor".to_owned(), part.reported());
         }

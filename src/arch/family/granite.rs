@@ -8,6 +8,7 @@ use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
 use crate::json::{Json, Map};
+use crate::rounding::f32_of;
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[
@@ -110,8 +111,7 @@ fn rotated_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<(
     if others.any(|other| *other != base) {
         return Err(model.inexpressible_in_gguf("several bases of rotary embeddings"));
     }
-    #[expect(clippy::cast_possible_truncation, reason = "GGUF has an f32")]
-    keys.real("rope.freq_base", base as f32);
+    keys.real("rope.freq_base", f32_of(base));
     if bases.contains(&0.0) {
         let rotates: Vec<bool> = bases.iter().map(|base| *base != 0.0).collect();
         keys.flags("attention.rope_pattern", &rotates);

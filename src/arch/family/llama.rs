@@ -9,6 +9,7 @@ use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
 use crate::json::{Json, Map};
+use crate::rounding::f32_of;
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[
@@ -44,11 +45,9 @@ fn minicpm_keys(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()>
     let need = |path| model.real(path)?.ok_or_else(|| model.missing_in_config(path));
     keys.real("embedding_scale", need("scale_emb")?);
     let layers = f64::from(model.config.n_layers.value).sqrt();
-    #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-    let residual = (f64::from(need("scale_depth")?) / layers) as f32;
+    let residual = f32_of(f64::from(need("scale_depth")?) / layers);
     keys.real("residual_scale", residual);
-    #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-    let logits = (f64::from(model.config.dim.value) / f64::from(need("dim_model_base")?)) as f32;
+    let logits = f32_of(f64::from(model.config.dim.value) / f64::from(need("dim_model_base")?));
     keys.real("logit_scale", logits);
     Ok(())
 }

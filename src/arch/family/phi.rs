@@ -6,6 +6,7 @@ use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
 use crate::json::{Json, Map};
+use crate::rounding::f32_of;
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[
@@ -58,7 +59,6 @@ fn longrope(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
         Some(RopeScalingKind::Yarn) => 0.1 * scale.ln() + 1.0,
         _ => return Err(model.missing_in_config("a scaling method for long_factor")),
     };
-    #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-    keys.real("rope.scaling.attn_factor", factor as f32);
+    keys.real("rope.scaling.attn_factor", f32_of(factor));
     Ok(())
 }

@@ -1,12 +1,7 @@
 //! The functions of all families, by the name of the file that they are for.
 
+use super::decoder;
 use super::step::{Step, Steps};
-use super::{
-    bert, bloom, cohere, decoder, deepseek, ernie, exaone, exaone4, falcon, falcon_h1, gemma,
-    gpt_neox, gpt_oss, gpt2, granite, hunyuan, jamba, jina_bert, kimi_linear, lfm2, llama, llama4,
-    mamba, mimo_v2, minicpm3, minimax, modernbert, nemotron, nemotron_h, nemotron_nas, nomic_bert,
-    olmo, openelm, phi, qwen, qwen3_next, seed_oss, stablelm, starcoder2, t5, whisper,
-};
 
 /// Lists the functions of modules by the name of the file that they are for.
 macro_rules! steps {
@@ -14,7 +9,7 @@ macro_rules! steps {
         &[
             ("decoder", decoder::json::STEPS),
             ("decoder", decoder::keys::STEPS),
-            $((stringify!($module), $module::STEPS),)*
+            $((stringify!($module), super::$module::STEPS),)*
         ]
     };
 }

@@ -1,6 +1,7 @@
 //! Changes of stored values.
 
 use crate::arch::Change;
+use crate::rounding::f32_of;
 
 /// The change that is applied to stored values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,12 +27,7 @@ pub(super) enum Arithmetic {
 
 /// `ln(1 + e^x)`, computed in `f64`. From 20 on, torch takes x itself.
 fn softplus(value: f32) -> f32 {
-    if value > 20.0 { value } else { rounded(f64::from(value).exp().ln_1p()) }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "values are kept as f32")]
-fn rounded(value: f64) -> f32 {
-    value as f32
+    if value > 20.0 { value } else { f32_of(f64::from(value).exp().ln_1p()) }
 }
 
 impl Arithmetic {
@@ -86,7 +82,7 @@ impl Arithmetic {
             Self::Softplus => values.iter_mut().for_each(|value| *value = softplus(*value)),
             Self::LogExpMinusOne => {
                 let inverse = |value: f64| value + (-(-value).exp()).ln_1p();
-                values.iter_mut().for_each(|value| *value = rounded(inverse(f64::from(*value))));
+                values.iter_mut().for_each(|value| *value = f32_of(inverse(f64::from(*value))));
             }
         }
     }

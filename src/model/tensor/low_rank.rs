@@ -14,6 +14,7 @@ use crate::bytes::{AlignedBuffer, try_vec};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::quant::{ProductRow, add_product, bf16, f16};
+use crate::rounding::f32_of;
 use crate::shape;
 use crate::store::tensor::{DecodeOptions, StoredTensor};
 
@@ -498,8 +499,7 @@ impl Norms {
                 let fault = format!("row {number} is zero, so that it cannot be scaled to a norm");
                 return Err(Error::malformed(fault).in_tensor(self.before.name()));
             }
-            #[expect(clippy::cast_possible_truncation, reason = "values are computed in f32")]
-            factors.push((f64::from(*magnitude) / squares.sqrt()) as f32);
+            factors.push(f32_of(f64::from(*magnitude) / squares.sqrt()));
         }
         Ok(factors)
     }

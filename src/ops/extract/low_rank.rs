@@ -5,6 +5,7 @@
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 use super::super::random::draw;
+use crate::rounding::f32_of;
 
 /// Vectors beyond the rank, which make the others exact sooner.
 const MORE: usize = 8;
@@ -78,11 +79,6 @@ pub(super) fn nearest(matrix: &[f32], columns: usize, rank: usize) -> Factors {
     let b = side(&of_rows, &|value| value.sqrt().sqrt());
     let a = side(&small, &|value| if value > 0.0 { value.sqrt().sqrt().recip() } else { 0.0 });
     Factors { a: transposed(&a, rank), b, rank, kept }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "the result is stored as f32")]
-fn f32_of(value: f64) -> f32 {
-    value as f32
 }
 
 /// Vectors that look random.

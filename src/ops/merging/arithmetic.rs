@@ -12,6 +12,7 @@ use crate::bytes::Scratch;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::Tensor;
+use crate::rounding::f32_of;
 use crate::store::tensor::DecodeOptions;
 
 /// The number of values that are merged at a time: few enough that those of several models are in the
@@ -125,11 +126,6 @@ impl MergeBuffers {
 
 /// Weights whose sum is smaller are not divided by.
 pub(super) const LEAST_SUM: f64 = 1e-8;
-
-#[expect(clippy::cast_possible_truncation, reason = "values are f32")]
-pub(super) fn f32_of(number: f64) -> f32 {
-    number as f32
-}
 
 impl Merge {
     pub(super) fn check(&self) -> Result<()> {

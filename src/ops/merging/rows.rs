@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use crate::error::{Error, Result};
 use crate::model::Tensor;
 use crate::ops::random::{draw, seed_of};
+use crate::rounding::f32_of;
 
 /// The source of a row.
 #[derive(Debug)]
@@ -174,13 +175,11 @@ impl Columns {
         }
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "values are f32")]
     fn means(&self) -> Vec<f32> {
-        self.sums.iter().map(|sum| (sum / self.count.max(1.0)) as f32).collect()
+        self.sums.iter().map(|sum| f32_of(sum / self.count.max(1.0))).collect()
     }
 
     /// Fills a row with numbers from the normal distribution of each column.
-    #[expect(clippy::cast_possible_truncation, reason = "values are f32")]
     fn draw(&self, mut seed: u64, out: &mut [f32]) {
         for ((sum, square), value) in self.sums.iter().zip(&self.squares).zip(out) {
             let count = self.count.max(1.0);
@@ -188,7 +187,7 @@ impl Columns {
             let deviation = (square / count - mean * mean).max(0.0).sqrt();
             // The transform of Box and Muller; a logarithm of 0 is avoided.
             let (length, angle) = (1.0 - draw(&mut seed), draw(&mut seed) * std::f64::consts::TAU);
-            *value = (mean + deviation * (-2.0 * length.ln()).sqrt() * angle.cos()) as f32;
+            *value = f32_of(mean + deviation * (-2.0 * length.ln()).sqrt() * angle.cos());
         }
     }
 }

@@ -3,12 +3,13 @@
 
 use std::ops::Range;
 
-use super::arithmetic::{LEAST_SUM, Merge, MergeBuffers, f32_of};
+use super::arithmetic::{LEAST_SUM, Merge, MergeBuffers};
 use super::keep::{Keep, Kept, Settled, magnitude};
 use super::methods::MergeMethod;
 use crate::error::Result;
 use crate::model::prefetch;
 use crate::ops::random::seed_of;
+use crate::rounding::f32_of;
 
 /// Differences whose magnitudes have a smaller sum are not scaled.
 const LEAST_MAGNITUDE: f64 = 1e-7;

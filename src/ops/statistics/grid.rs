@@ -6,6 +6,7 @@ use super::row_ranges;
 use crate::error::{Error, Result};
 use crate::model::Tensor;
 use crate::progress::{Callback, Meter, Watch};
+use crate::rounding::f32_of;
 use crate::setters::setters;
 use crate::shape;
 use crate::threads::Threads;
@@ -147,14 +148,12 @@ impl Cell {
         }
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "rounds to f32")]
     fn mean(&self) -> f32 {
-        (self.sum / self.finite as f64) as f32
+        f32_of(self.sum / self.finite as f64)
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "rounds to f32")]
     fn rms(&self) -> f32 {
-        (self.squares / self.finite as f64).sqrt() as f32
+        f32_of((self.squares / self.finite as f64).sqrt())
     }
 }
 

@@ -4,6 +4,7 @@ use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::metadata::Value;
 use crate::recipe::ImportanceMatrix;
+use crate::rounding::f32_of;
 
 /// A metadata key and the value to set.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,8 +67,7 @@ impl MetadataSetting {
                 SettingValue::U32(number)
             }
             // Through `f64`, to round as upstream does.
-            #[expect(clippy::cast_possible_truncation, reason = "the key holds no more")]
-            "float" => SettingValue::F32(value.parse::<f64>().map_err(|_| wrong())? as f32),
+            "float" => SettingValue::F32(f32_of(value.parse::<f64>().map_err(|_| wrong())?)),
             "bool" => SettingValue::Bool(value.parse().map_err(|_| wrong())?),
             "str" => SettingValue::String(value.to_owned()),
             _ => return Err(bad(format!("unknown type \"{kind}\""))),

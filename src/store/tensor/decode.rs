@@ -13,6 +13,7 @@ use crate::quant::{
     BlockScales, Codec, Decoder, Element, Float, Global, Inputs, Narrowing, Packed, PackedRows,
     Rounding, RowsDecode, Runs, ScaleFormat, SchemeArrays, StoredArray, narrow,
 };
+use crate::rounding::f32_of;
 use crate::setters::setters;
 use crate::shape;
 use crate::store::Part;
@@ -634,8 +635,7 @@ impl<'a> StoredTensor<'a> {
             number.and_then(|number| u32::try_from(number).ok()).unwrap_or(0)
         };
         let offset = state.get("nested_offset").and_then(Json::as_f64);
-        #[expect(clippy::cast_possible_truncation, reason = "what the library does")]
-        let nested_offset = offset.unwrap_or(0.0) as f32;
+        let nested_offset = f32_of(offset.unwrap_or(0.0));
         let (block, nested_block) = (number("blocksize"), number("nested_blocksize"));
         Ok(Some(BlockScales { block, nested_block, nested_offset }))
     }

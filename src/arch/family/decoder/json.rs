@@ -8,6 +8,7 @@ use crate::arch::source::SourceModel;
 use crate::engines::transformers;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, json};
+use crate::rounding::f32_of;
 
 /// The functions that the families' files name.
 pub(crate) const STEPS: Steps = &[
@@ -169,8 +170,7 @@ pub(crate) fn longrope(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> 
 pub(crate) fn rotary_part(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let (whole, rotated) = (model.config.head_dim.value, &model.config.rope.dimension_count);
     let rotated = rotated.as_ref().map_or(whole, |rotated| rotated.value);
-    #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-    let part = (f64::from(rotated) / f64::from(whole)) as f32;
+    let part = f32_of(f64::from(rotated) / f64::from(whole));
     out.insert("partial_rotary_factor".to_owned(), part.reported());
     Ok(())
 }
@@ -215,8 +215,7 @@ fn rope_of_kinds(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result
     let of = |mut numbers: Map<String, Json>, theta: f32, rotated: Option<u32>| {
         numbers.insert("rope_theta".to_owned(), theta.reported());
         if let Some(rotated) = rotated {
-            #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-            let part = (f64::from(rotated) / f64::from(model.config.head_dim.value)) as f32;
+            let part = f32_of(f64::from(rotated) / f64::from(model.config.head_dim.value));
             numbers.insert("partial_rotary_factor".to_owned(), part.reported());
         }
         numbers
