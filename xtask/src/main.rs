@@ -30,13 +30,20 @@ enum Work {
 
 /// A command, the folder in which it runs, and an environment variable to set.
 struct Step {
+    /// What runs the words; if it is empty, the first of them.
+    program: &'static str,
     folder: &'static str,
     variable: Option<(&'static str, &'static str)>,
     words: &'static str,
 }
 
 const fn step(words: &'static str) -> Step {
-    Step { folder: ".", variable: None, words }
+    Step { program: "", folder: ".", variable: None, words }
+}
+
+/// A script that needs the packages of the oracles.
+const fn oracle(words: &'static str) -> Step {
+    Step { program: "target/oracles/bin/python", ..step(words) }
 }
 
 const FMT: Step = step("cargo fmt --all -- --check");
@@ -48,9 +55,8 @@ const WITHOUT_FEATURES: Step = step(
     "cargo clippy --package weighbridge --no-default-features --features write -- --deny warnings",
 );
 const DOC: Step = Step {
-    folder: ".",
     variable: Some(("RUSTDOCFLAGS", "--deny warnings")),
-    words: "cargo doc --workspace --no-deps",
+    ..step("cargo doc --workspace --no-deps")
 };
 const TEST: Step = step("cargo test");
 const CLIPPY_GPU: Step = step(
@@ -69,12 +75,12 @@ const HEADER: Step = step("cargo xtask header --check");
 const TEST_C: Step = step("cargo test --package weighbridge-dlpack --package weighbridge-capi");
 /// Whether the packages that a registry would get are complete.
 const PUBLISH: Step = step("cargo publish --workspace --dry-run --locked");
-const BENCH: Step = Step { folder: "bench", variable: None, words: "cargo bench" };
+const BENCH: Step = Step { folder: "bench", ..step("cargo bench") };
 /// The targets need the compiler's coverage flags, which stable compilers hide.
 const FUZZ_CHECK: Step =
-    Step { folder: "fuzz", variable: Some(("RUSTC_BOOTSTRAP", "1")), words: "cargo check" };
+    Step { folder: "fuzz", variable: Some(("RUSTC_BOOTSTRAP", "1")), ..step("cargo check") };
 
-const ADAPTERS: Step = Step { folder: "adapters", variable: None, words: "cargo test" };
+const ADAPTERS: Step = Step { folder: "adapters", ..step("cargo test") };
 
 const VENV: Step = step("python3 -m venv target/oracles");
 const PACKAGES: Step = step(
@@ -87,77 +93,60 @@ const PAGES: Step = Step {
     ..step("cargo test --quiet --package weighbridge-cli --test it pages")
 };
 const PROGRAM: Step = step("cargo build --release --package weighbridge-cli");
-const READ: Step =
-    step("target/oracles/bin/python xtask/oracles/oracles.py target/release/weighbridge");
+const READ: Step = oracle("xtask/oracles/oracles.py target/release/weighbridge");
 /// Whether the table of what llama.cpp accepts is right.
-const LOADED: Step =
-    step("target/oracles/bin/python xtask/oracles/loaded.py target/release/weighbridge");
+const LOADED: Step = oracle("xtask/oracles/loaded.py target/release/weighbridge");
 
 /// `verify --strict` refuses what transformers and mlx-lm refuse.
-const STRICT: Step =
-    step("target/oracles/bin/python xtask/oracles/strict.py target/release/weighbridge");
+const STRICT: Step = oracle("xtask/oracles/strict.py target/release/weighbridge");
 /// The figures of `compare` are those of transformers' logits.
-const COMPARED: Step = step(
-    "target/oracles/bin/python xtask/oracles/compare.py target/release/weighbridge assets/sample",
-);
+const COMPARED: Step = oracle("xtask/oracles/compare.py target/release/weighbridge assets/sample");
 /// The figures of `memory` are those of llama.cpp's buffers.
-const MEASURED: Step =
-    step("target/oracles/bin/python xtask/oracles/memory.py target/release/weighbridge");
+const MEASURED: Step = oracle("xtask/oracles/memory.py target/release/weighbridge");
 /// Published models with their real tokenizers.
-const REAL: Step =
-    step("target/oracles/bin/python xtask/oracles/real.py target/release/weighbridge");
+const REAL: Step = oracle("xtask/oracles/real.py target/release/weighbridge");
 /// Transformers and mlx-lm run what this program converts.
-const ENGINES: Step =
-    step("target/oracles/bin/python xtask/oracles/engines.py target/release/weighbridge");
+const ENGINES: Step = oracle("xtask/oracles/engines.py target/release/weighbridge");
 /// The facts about the classes of transformers and mlx-lm in `engines/`.
-const CLASSES: Step = step("target/oracles/bin/python xtask/engines/classes.py");
+const CLASSES: Step = oracle("xtask/engines/classes.py");
 /// The architectures that the tables in `engines/llama.cpp` do not have.
-const EXTRACTED: Step = step("target/oracles/bin/python xtask/engines/extract.py");
+const EXTRACTED: Step = oracle("xtask/engines/extract.py");
 /// The types of the keys that gguf-py writes.
-const KEY_TYPES: Step = step("target/oracles/bin/python xtask/engines/key_types.py");
+const KEY_TYPES: Step = oracle("xtask/engines/key_types.py");
 /// Whether llama.cpp's loader does what the tables say.
-const LOADER: Step = step("target/oracles/bin/python xtask/engines/loader.py");
+const LOADER: Step = oracle("xtask/engines/loader.py");
 /// The fields that the classes of transformers read, and what they change.
-const FIELDS: Step = step("target/oracles/bin/python xtask/engines/read.py");
+const FIELDS: Step = oracle("xtask/engines/read.py");
 /// Drawn configs, in every container.
-const DRAWS: Step = step(
-    "target/oracles/bin/python xtask/oracles/draws.py target/release/weighbridge target/oracles/draws",
-);
+const DRAWS: Step =
+    oracle("xtask/oracles/draws.py target/release/weighbridge target/oracles/draws");
 /// Drawn tokenizers and texts.
-const TEXTS: Step = step(
-    "target/oracles/bin/python xtask/oracles/texts.py target/release/weighbridge assets/sample/hf",
-);
+const TEXTS: Step = oracle("xtask/oracles/texts.py target/release/weighbridge assets/sample/hf");
 /// Drawn quantizations of checkpoints, packed by the packages that have them.
 const PACKERS: Step = step(
     "target/oracles/bin/pip install --quiet accelerate auto-round==0.16.* bitsandbytes==0.50.* \
      compressed-tensors==0.20.* torchao==0.18.*",
 );
-const SCHEMES: Step =
-    step("target/oracles/bin/python xtask/oracles/schemes.py target/release/weighbridge");
+const SCHEMES: Step = oracle("xtask/oracles/schemes.py target/release/weighbridge");
 /// The flags that decide which parameters a class of transformers has.
-const FLAGS: Step = step("target/oracles/bin/python xtask/engines/flags.py");
+const FLAGS: Step = oracle("xtask/engines/flags.py");
 /// Whether the facts are those of the installed packages.
-const CLASSES_CHECKED: Step = step("target/oracles/bin/python xtask/engines/classes.py --check");
+const CLASSES_CHECKED: Step = oracle("xtask/engines/classes.py --check");
 
 /// Models of families that the fixtures lack, and what the reference decoder, the engines and
 /// llama.cpp's loader make of them.
-const MODELS: Step =
-    step("target/oracles/bin/python xtask/oracles/models.py target/oracles/models");
+const MODELS: Step = oracle("xtask/oracles/models.py target/oracles/models");
 /// The engines run what is made of these models too.
-const MODELS_RUN: Step = step(
-    "target/oracles/bin/python xtask/oracles/engines.py target/release/weighbridge --set \
-     target/oracles/models --only",
+const MODELS_RUN: Step = oracle(
+    "xtask/oracles/engines.py target/release/weighbridge --set target/oracles/models --only",
 );
 const DECODED: Step = Step {
     folder: "reference",
     variable: Some(("WEIGHBRIDGE_MODELS", "../target/oracles/models")),
-    words: "cargo test --test logits",
+    ..step("cargo test --test logits")
 };
-const MODELS_LOADED: Step = Step {
-    folder: ".",
-    variable: Some(("WEIGHBRIDGE_MODELS", "target/oracles/models")),
-    words: LOADED.words,
-};
+const MODELS_LOADED: Step =
+    Step { variable: Some(("WEIGHBRIDGE_MODELS", "target/oracles/models")), ..LOADED };
 
 /// llama.cpp's converter, which is in the source archive only.
 const SOURCE: Step = step(
@@ -165,14 +154,12 @@ const SOURCE: Step = step(
      target/oracles/source llama-cpp-python==0.3.36",
 );
 /// Models with images, and what llama.cpp and transformers make of them.
-const IMAGES: Step = step(
-    "target/oracles/bin/python xtask/oracles/images.py target/oracles/images \
-     target/release/weighbridge",
-);
+const IMAGES: Step =
+    oracle("xtask/oracles/images.py target/oracles/images target/release/weighbridge");
 /// Whether files are those of llama.cpp's converter, of llama-quantize and of mlx_lm.convert.
-const IDENTICAL: Step = step(
-    "target/oracles/bin/python xtask/oracles/identical.py target/release/weighbridge --models \
-     target/oracles/models --models target/oracles/images",
+const IDENTICAL: Step = oracle(
+    "xtask/oracles/identical.py target/release/weighbridge --models target/oracles/models \
+     --models target/oracles/images",
 );
 
 const PYTHON_VENV: Step = step("python3 -m venv target/python-venv");
@@ -197,15 +184,16 @@ const ENGINES_INSTALL: Step = step(
     "target/oracles/bin/pip install --quiet --force-reinstall --no-deps --no-index --find-links \
      target/wheels weighbridge",
 );
-const ENGINES_TEST: Step = step("target/oracles/bin/python -m pytest --quiet python/tests");
+const ENGINES_TEST: Step = oracle("-m pytest --quiet python/tests");
 /// Whether the stubs are those of the native module, and the package has no type errors.
 const PYTHON_STUBS: Step = Step {
     folder: "python",
-    variable: None,
-    words: "../target/python-venv/bin/stubtest weighbridge._native --mypy-config-file pyproject.toml",
+    ..step(
+        "../target/python-venv/bin/stubtest weighbridge._native --mypy-config-file pyproject.toml",
+    )
 };
 const PYTHON_TYPES: Step =
-    Step { folder: "python", variable: None, words: "../target/python-venv/bin/mypy weighbridge" };
+    Step { folder: "python", ..step("../target/python-venv/bin/mypy weighbridge") };
 
 /// The page in a browser, where there is one.
 const WEB: Step = step("cargo xtask web --quick");
@@ -419,7 +407,7 @@ fn main() -> ExitCode {
 /// Runs commands one after the other; the options are those of the last.
 fn run_steps(steps: &[Step], options: &[String]) -> Done {
     for (place, step) in steps.iter().enumerate() {
-        let mut words = step.words.split_whitespace();
+        let mut words = step.program.split_whitespace().chain(step.words.split_whitespace());
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words).current_dir(step.folder).envs(step.variable);
         if place + 1 == steps.len() {
