@@ -416,7 +416,6 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
         &["whisper"],
         "files of whisper.cpp name no architecture: the container has one model",
     ),
-    ("cli/args/foreign.rs", &["llama"], "llama.cpp has a program of this name"),
     ("xtask/machine.rs", &["llama"], "the models of a made-up machine"),
 ];
 

@@ -2,7 +2,6 @@
 
 mod faults;
 mod foreign;
-mod foreign_options;
 pub(crate) mod help;
 mod kinds;
 mod names;

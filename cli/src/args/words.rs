@@ -5,9 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::foreign::Meaning::{self, Ignored, Is, Moved, Near, Needless, Says, Value};
-use super::foreign::RECIPES;
-use super::foreign::{ESCAPES, FORMATS, LAUNCHERS, PREFIXES, PROGRAMS, VERBS};
-use super::foreign_options::{ANY, FORM, OPTIONS};
+use super::foreign::{self, ANY};
 use super::help;
 use super::kinds::{has, in_store, is_container, is_known, is_type_name};
 use super::order;
@@ -56,7 +54,7 @@ pub(crate) fn translated(
 
 /// Whether a backslash in a text stands for a character, as for a program of this name.
 fn has_escapes(words: &[OsString], program: &str) -> bool {
-    let is_usual = ESCAPES.contains(&dashed(program).as_str());
+    let is_usual = foreign::list("ESCAPES").any(|name| name == dashed(program));
     let mut said = words.iter().rev().filter_map(|word| match word.to_str()? {
         "-e" | "--escape" => Some(true),
         "--no-escape" => Some(false),
@@ -67,7 +65,7 @@ fn has_escapes(words: &[OsString], program: &str) -> bool {
 
 /// Leaves out the words that start a program of Python.
 fn without_launcher(words: &mut Vec<OsString>) {
-    for launcher in LAUNCHERS {
+    for launcher in foreign::list("LAUNCHERS") {
         let count = launcher.split(' ').count();
         let is_it = launcher.split(' ').enumerate().all(|(n, it)| word_at(words, n + 1) == it);
         if is_it && words.len() > count + 1 {
@@ -80,7 +78,9 @@ fn without_launcher(words: &mut Vec<OsString>) {
 /// Whether a word is a verb, of this program or of another, and no file.
 fn is_verb(program: &Program, word: &str) -> bool {
     let bare = bare(word);
-    let is_named = program.has(&bare) || PROGRAMS.contains(&word) || row(&bare).is_some();
+    let is_named = program.has(&bare)
+        || foreign::list("PROGRAMS").any(|program| program == word)
+        || row(&bare).is_some();
     is_named && !word.starts_with('-') && !Path::new(word).exists()
 }
 
@@ -147,7 +147,7 @@ fn with_program(known: &Program, words: &mut Vec<OsString>) {
     };
     // A model may have the name of the program, too.
     let is_other = || Path::new(&program).exists() || in_store(&program);
-    if !PROGRAMS.contains(&program.as_str()) || (is_other() && !is_verb()) {
+    if foreign::list("PROGRAMS").all(|other| other != program) || (is_other() && !is_verb()) {
         return;
     }
     words.remove(at);
@@ -158,15 +158,15 @@ fn with_program(known: &Program, words: &mut Vec<OsString>) {
     }
 }
 
-/// The row of [`VERBS`] that has a word, or several, or what a name such as `hf2gguf` says, or the row of its kind.
+/// The row of a verb that has a word, or several, or what a name such as `hf2gguf` says, or the row of its kind.
 pub(super) fn row(name: &str) -> Option<Meaning> {
     let with = |is_it: &dyn Fn(&str) -> bool| {
-        let found = VERBS.iter().find(|(spellings, _)| spellings.split('|').any(is_it));
-        found.map(|(_, meaning)| *meaning)
+        let found = foreign::verbs().find(|(_, spellings, _)| spellings.split('|').any(is_it));
+        found.map(|(_, _, meaning)| meaning)
     };
     let between_formats = || {
         let (from, to) = ["-to-", "2"].iter().find_map(|it| name.rsplit_once(it))?;
-        let is_format = FORMATS.iter().any(|format| from.ends_with(format));
+        let is_format = foreign::list("FORMATS").any(|format| from.ends_with(format));
         row(&format!("to-{to}")).filter(|_| is_format)
     };
     let of_kind = |it: &str| match (it.strip_prefix('*'), it.strip_suffix('*')) {
@@ -268,7 +268,7 @@ fn without_typed<'h>(here: &'h str, words: &[OsString]) -> &'h str {
 fn option_after(words: &mut [OsString], at: usize, verb: &str) {
     let row_of = |option: &str| {
         let name = format!("{verb} {option}");
-        VERBS.iter().position(|(spellings, _)| spellings.split('|').any(|it| it == name))
+        foreign::verbs().position(|(_, spellings, _)| spellings.split('|').any(|it| it == name))
     };
     let options = words.iter().enumerate().skip(at).filter_map(|(place, word)| {
         let option = word.to_str()?.split('=').next().filter(|it| it.starts_with("--"))?;
@@ -300,9 +300,9 @@ fn dashed(typed: &str) -> String {
 /// The same without the program's name.
 fn bare(typed: &str) -> String {
     let name = dashed(typed);
-    let of = |program: &&str| name.strip_prefix(&dashed(program))?.strip_prefix('.');
-    let verb = PREFIXES.iter().find_map(|start| name.strip_prefix(start));
-    let verb = verb.or_else(|| PROGRAMS.iter().find_map(of));
+    let of = |program: &str| name.strip_prefix(&dashed(program))?.strip_prefix('.');
+    let verb = foreign::list("PREFIXES").find_map(|start| name.strip_prefix(start));
+    let verb = verb.or_else(|| foreign::list("PROGRAMS").find_map(of));
     verb.or_else(|| function(typed, &name)).map_or(name.clone(), str::to_owned)
 }
 
@@ -549,14 +549,18 @@ fn by_value(option: &str, value: &str, has: impl Fn(&str) -> bool) -> Option<Mea
         }
         // llama-cli has it without a value, or as a switch.
         _ if option == "--color" && !["auto", "always", "never"].contains(&value) => Some(Needless),
-        true if option == "-j" && value.starts_with('{') => Some(Says(FORM)),
+        true if option == "-j" && value.starts_with('{') => {
+            meaning("run generate", "--json-schema", |_| false)
+        }
         true if has("--type") && is_type_name(value) => Some(Is("--type")),
         true if has("--dtype") && is_type_name(value) => Some(Is("--dtype")),
         true if has("--to") && is_container(value) => Some(Is("--to")),
         true if option == "-m" && has("--max-tokens") && value.parse::<u64>().is_ok() => {
             Some(Is("--max-tokens"))
         }
-        true if option == "-m" && row(value) == Some(Says(RECIPES)) => Some(Says(RECIPES)),
+        true if option == "-m" && row(value) == Some(Says(foreign::text("RECIPES"))) => {
+            Some(Says(foreign::text("RECIPES")))
+        }
         // wget's; curl's has no value.
         true if option == "-O" && has("--output") && !value.contains("://") => Some(Is("-o")),
         // Whatever asks for gigabytes: `--vram 8G`.
@@ -603,10 +607,10 @@ fn spelled(
         Is(here) => of == ANY && has(here),
         _ => of == ANY,
     };
-    let mut rows = OPTIONS.iter().filter(|(of, _, meaning)| fits(of, meaning));
+    let mut rows = foreign::options().filter(|(of, _, meaning)| fits(of, meaning));
     rows.find_map(|(_, spellings, meaning)| {
         let spelling = spellings.split('|').find(|spelling| is_spelling(spelling, option))?;
-        Some((spelling, *meaning))
+        Some((spelling, meaning))
     })
 }
 
@@ -886,7 +890,7 @@ mod tests {
             }
             command
         };
-        for (spellings, meaning) in VERBS {
+        for (_, spellings, meaning) in foreign::verbs() {
             for name in spellings.split('|') {
                 assert!(program.find_subcommand(name).is_none(), "{name} is a verb");
             }
@@ -896,7 +900,7 @@ mod tests {
                 find(&verb.join(" "));
             }
         }
-        for (verb, spellings, meaning) in OPTIONS.iter().filter(|(verb, ..)| *verb != ANY) {
+        for (verb, spellings, meaning) in foreign::options().filter(|(verb, ..)| *verb != ANY) {
             let command = find(verb);
             let has = |option: &str| has_option(command, option);
             for option in spellings.split('|') {
