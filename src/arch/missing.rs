@@ -102,6 +102,9 @@ fn missing_experts(
         mapped.iter().filter_map(number).collect()
     };
     let routed = layers_of("ffn.router.weight");
+    if routed.is_empty() {
+        return Vec::new();
+    }
     let parts = ["up", "down", "gate"].into_iter().filter_map(|part| {
         let rest = format!("ffn.experts.{part}.weight");
         let name = format!("layers.{{n}}.{rest}");

@@ -525,6 +525,7 @@ const NAMED: &[&str] = &[
     "family",
     "max_seq_len",
     "rope_partial_factor",
+    "rope_sections",
     "ssm_head_dim",
     "type_vocab_size",
 ];

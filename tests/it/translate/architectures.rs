@@ -286,6 +286,42 @@ fn jina_embeddings_3_as_published() {
     assert_eq!(model.metadata().f64("jina-bert-v3.rope.freq_base"), Some(20000.0));
 }
 
+/// The text of PaddleOCR VL as published: its keys are next to `vision_config`.
+#[test]
+fn paddleocr_vl_as_published() {
+    let config = json!({
+        "architectures": ["PaddleOCRVLForConditionalGeneration"], "model_type": "paddleocr_vl", "head_dim": 8,
+        "hidden_act": "silu", "hidden_size": 32, "intermediate_size": 64, "max_position_embeddings": 64,
+        "num_attention_heads": 4, "num_hidden_layers": 1, "num_key_value_heads": 2, "rms_norm_eps": 1e-5,
+        "rope_theta": 500000, "rope_scaling": {"mrope_section": [1, 1, 2], "rope_type": "default", "type": "default"},
+        "tie_word_embeddings": false, "use_bias": false, "vocab_size": 32, "vision_config": {"hidden_size": 16},
+    });
+    let layer = |name: &str| format!("model.layers.0.{name}.weight");
+    let mut tensors: Vec<(String, Vec<u64>)> = vec![
+        ("lm_head.weight".to_owned(), vec![32, 32]),
+        ("mlp_AR.linear_1.weight".to_owned(), vec![16, 16]),
+        ("model.embed_tokens.weight".to_owned(), vec![32, 32]),
+        ("model.norm.weight".to_owned(), vec![32]),
+        ("visual.vision_model.post_layernorm.weight".to_owned(), vec![16]),
+    ];
+    for (name, shape) in [
+        ("input_layernorm", vec![32]),
+        ("post_attention_layernorm", vec![32]),
+        ("mlp.down_proj", vec![32, 64]),
+        ("mlp.gate_proj", vec![64, 32]),
+        ("mlp.up_proj", vec![64, 32]),
+        ("self_attn.k_proj", vec![16, 32]),
+        ("self_attn.o_proj", vec![32, 32]),
+        ("self_attn.q_proj", vec![32, 32]),
+        ("self_attn.v_proj", vec![16, 32]),
+    ] {
+        tensors.push((layer(name), shape));
+    }
+    let (_folder, model) = loadable_in_gguf(&config, &tensors);
+    assert_eq!(model.metadata().str("general.architecture"), Some("paddleocr"));
+    assert_eq!(listed(&model, "paddleocr.rope.dimension_sections"), [1, 1, 2, 0]);
+}
+
 /// A model in F32 with this config, whose tensors have these shapes.
 fn with_shapes(config: &Value, tensors: &[(&str, &[u64])]) -> tempfile::TempDir {
     let file = tensors.iter().fold(Safetensors::new(), |file, (name, shape)| {
