@@ -103,6 +103,7 @@ pub(crate) fn run_whole(
             report.notes = failure::take_notes();
             json::write(&Document { schema: SCHEMA, report: &report })?;
         }
+        false if args.quiet => writeln!(std::io::stdout(), "{}", shown(dst))?,
         false if args.dry_run => write_plan(&report, model, plan, dst, args.all)?,
         false => write_text(&report, plan, dst)?,
     }

@@ -40,6 +40,9 @@ pub(crate) struct Writing {
     /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print only the path of what is written
+    #[arg(long, conflicts_with_all = ["json", "dry_run"], hide_short_help = true)]
+    pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) open: Open,
 }

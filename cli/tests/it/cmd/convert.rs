@@ -50,6 +50,21 @@ fn what_is_written_is_sound() {
     assert_eq!(run(&["verify", &hf]).status, Some(0));
 }
 
+/// Scripts need the path alone.
+#[test]
+fn quiet_verbs_print_the_path() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (number, words) in
+        [["convert", GGUF], ["quantize", HF], ["merge", GGUF]].into_iter().enumerate()
+    {
+        let path = folder.path().join(format!("{number}.gguf"));
+        let path = path.to_str().expect("a path");
+        let more: &[&str] = if words[0] == "quantize" { &["--type", "Q8_0"] } else { &[] };
+        let ran = run(&[&words[..], &[path, "--quiet"], more].concat());
+        assert_eq!((ran.status, ran.out.as_str()), (Some(0), format!("{path}\n").as_str()));
+    }
+}
+
 /// Requests that cannot be met fail before anything is written.
 #[test]
 fn refusals() {
