@@ -38,6 +38,16 @@ pub(super) fn verbs() -> impl Iterator<Item = Row> {
     ROWS.iter().copied()
 }
 
+/// What a verb means: that of the first row with the word.
+pub(super) fn verb(name: &str) -> Option<Meaning> {
+    static WORDS: LazyLock<Vec<(&str, Meaning)>> = LazyLock::new(|| {
+        let words =
+            verbs().flat_map(|(_, words, meaning)| words.split('|').map(move |it| (it, meaning)));
+        words.collect()
+    });
+    WORDS.iter().find(|(word, _)| *word == name).map(|(_, meaning)| *meaning)
+}
+
 /// The rows of options: their section is the verb.
 pub(super) fn options() -> impl Iterator<Item = Row> {
     static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| rows(|section| section != VERBS));

@@ -160,10 +160,6 @@ fn with_program(known: &Program, words: &mut Vec<OsString>) {
 
 /// The row of a verb that has a word, or several, or what a name such as `hf2gguf` says, or the row of its kind.
 pub(super) fn row(name: &str) -> Option<Meaning> {
-    let with = |is_it: &dyn Fn(&str) -> bool| {
-        let found = foreign::verbs().find(|(_, spellings, _)| spellings.split('|').any(is_it));
-        found.map(|(_, _, meaning)| meaning)
-    };
     let between_formats = || {
         let (from, to) = ["-to-", "2"].iter().find_map(|it| name.rsplit_once(it))?;
         let is_format = foreign::list("FORMATS").any(|format| from.ends_with(format));
@@ -175,7 +171,12 @@ pub(super) fn row(name: &str) -> Option<Meaning> {
         (_, Some(start)) => name.starts_with(start),
         _ => false,
     };
-    with(&|it| it == name).or_else(between_formats).or_else(|| with(&of_kind))
+    let by_kind = || {
+        let mut rows = foreign::verbs().filter(|(_, spellings, _)| spellings.contains('*'));
+        let found = rows.find(|(_, spellings, _)| spellings.split('|').any(of_kind));
+        found.map(|(_, _, meaning)| meaning)
+    };
+    foreign::verb(name).or_else(between_formats).or_else(by_kind)
 }
 
 /// Puts the words of this program for a verb.
