@@ -72,6 +72,11 @@ impl Auxiliary {
         auxiliary::COMPUTED.contains(&self.reason)
     }
 
+    /// Whether it is a weight of another part than the language model.
+    pub(crate) fn is_weight(&self) -> bool {
+        self.is_of_a_tower() || self.reason == auxiliary::NEXT_TOKENS
+    }
+
     /// Whether the caller leaves it out.
     pub(crate) fn is_left_out(&self) -> bool {
         self.reason == auxiliary::LEFT_OUT

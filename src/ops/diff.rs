@@ -166,7 +166,8 @@ impl ModelDiff {
 impl TensorPairs {
     /// Pairs the tensors of two models by canonical name, and tensors without a canonical name by
     /// stored name. If the architecture of either model is unknown, all tensors are paired by
-    /// stored name. [Auxiliary](crate::arch::Auxiliary) tensors are left out.
+    /// stored name. Of [auxiliary](crate::arch::Auxiliary) tensors, the weights are compared: those of vision and audio
+    /// models, projectors and layers that predict further tokens.
     ///
     /// If one model stores its output matrix and the other ties it to the embedding, the output
     /// matrix is compared with that embedding, and a note says so.
@@ -198,6 +199,7 @@ impl TensorPairs {
             }
         };
         let auxiliary = a.resolution()?.auxiliary.iter().chain(&b.resolution()?.auxiliary);
+        let auxiliary = auxiliary.filter(|tensor| canonical || !tensor.is_weight());
         let auxiliary: HashSet<&str> = auxiliary.map(|tensor| tensor.stored.as_str()).collect();
         let of_b = tensors(b, canonical, &auxiliary)?;
         let places = (0..).zip(&of_b).map(|(n, view)| (view.name().to_owned(), n));
@@ -231,6 +233,9 @@ impl TensorPairs {
                 None => pairs.only_b.push(b),
             }
         }
+        if canonical {
+            pairs.add_parts(a, b)?;
+        }
         if pairs.both.is_empty() {
             let (path, other) = (a.path(), b.path());
             let fault = format!("no tensor name in common with {}", other.display());
@@ -238,6 +243,34 @@ impl TensorPairs {
             return Err(Error::mismatch(fault).in_file(path).advise(advice));
         }
         Ok(pairs)
+    }
+
+    /// Pairs the weights outside of the language models by stored name.
+    fn add_parts(&mut self, a: &Model, b: &Model) -> Result<()> {
+        let of_b = parts(b)?.into_iter().map(|part| (part.name().to_owned(), part));
+        let mut of_b: HashMap<String, Tensor> = of_b.collect();
+        let (mut only_a, before) = (Vec::new(), self.both.len());
+        for a in parts(a)? {
+            let name = a.name().to_owned();
+            match of_b.remove(&name) {
+                Some(b) => self.both.push(TensorPair { name, a, b, is_copy: false }),
+                None => only_a.push(a),
+            }
+        }
+        let only_b = parts(b)?.into_iter().filter(|part| of_b.contains_key(part.name()));
+        if self.both.len() > before {
+            self.only_a.extend(only_a);
+            self.only_b.extend(only_b);
+            return Ok(());
+        }
+        for (which, only) in [("A", only_a), ("B", only_b.collect())] {
+            if let Some(first) = only.first() {
+                let (name, more) = (first.name(), only.len().saturating_sub(1));
+                let what = "no part of its language model";
+                self.notes.push(format!("not compared: {name} and {more} more of {which}, {what}"));
+            }
+        }
+        Ok(())
     }
 
     /// The embedding of a model that ties its output matrix to it; `None` unless `wanted` is that
@@ -313,6 +346,12 @@ fn tensors(model: &Model, canonical: bool, auxiliary: &HashSet<&str>) -> Result<
     }
     let stored = model.stored_tensors();
     Ok(stored.filter(|tensor| !auxiliary.contains(tensor.name())).collect())
+}
+
+/// The weights of a model outside of its language model, under their stored names.
+fn parts(model: &Model) -> Result<Vec<Tensor>> {
+    let weights = model.resolution()?.auxiliary.iter().filter(|tensor| tensor.is_weight());
+    weights.map(|tensor| model.stored_tensor(&tensor.stored)).collect()
 }
 
 impl TensorPair {

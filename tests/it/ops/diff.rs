@@ -320,6 +320,35 @@ fn missing_extra_and_other_shapes() {
     assert!(pairs.compare(&DiffOptions::new()).expect("values").is_equal());
 }
 
+/// A vision model is no part of the language model, but it is part of what a fine-tune changes; a projector's file has no other
+/// tensors.
+#[test]
+fn vision_models_are_compared() {
+    let vision = "visual.vision_model.post_layernorm.weight";
+    let with = |language: bool, vision: Option<(&str, f32)>| {
+        let mut file = Safetensors::new();
+        if language {
+            file = file.tensor("model.norm.weight", "F32", &[1], f32s(&[1.0]));
+        }
+        if let Some((name, value)) = vision {
+            file = file.tensor(name, "F32", &[1], f32s(&[value]));
+        }
+        let config = br#"{"model_type": "paddleocr_vl"}"#.to_vec();
+        let files = folder(&[("config.json", config), ("model.safetensors", file.build())]);
+        let model = open(files.path());
+        (files, model)
+    };
+    let (_a, a) = with(true, Some((vision, 1.0)));
+    let (_b, b) = with(true, Some((vision, 2.0)));
+    assert_eq!(names(&diff(&a, &b, 0.0)), [vec![vision.to_owned()], vec![], vec![]]);
+    let (_c, c) = with(true, None);
+    let found = diff(&a, &c, 0.0);
+    assert_eq!(names(&found), [const { Vec::<String>::new() }; 3]);
+    assert!(found.notes.iter().any(|note| note.contains("not compared: visual.vision")));
+    let (_d, d) = with(false, Some((vision, 1.0)));
+    assert_eq!(diff(&d, &d, 0.0).tensors.len(), 1);
+}
+
 #[test]
 fn nothing_in_common_is_an_error() {
     let (a, b) = (plain(&[("x", &[1], &[1.0])]), plain(&[("y", &[1], &[1.0])]));
