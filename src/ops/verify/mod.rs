@@ -6,6 +6,7 @@ mod hub;
 mod loader;
 mod report;
 mod shapes;
+mod towers;
 mod vocabulary;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,6 +51,7 @@ pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consis
     faults.extend(of(Area::Config, missing_modules(model.store())?));
     // A family that is given at run time may be written under a name that only its programs know.
     refused.extend(of(Area::Loader, unknown_architecture(model.store())));
+    refused.extend(of(Area::Names, model.resolution().map(towers::gaps).unwrap_or_default()));
     let mut found = Consistency::default();
     for (list, of) in [(&mut found.faults, faults), (&mut found.notes, refused)] {
         // The texts contain names and keys from files, which are shortened and escaped.

@@ -335,3 +335,24 @@ fn tensors_beside_those_of_the_class() {
     let two = found_with(&["model.extra", "model.other"], |_| ());
     assert!(two.contains("model.extra is not a known tensor and 1 more: mlx-lm"), "{two}");
 }
+
+/// Vision models have no list of required tensors; a layer that lacks what all others have shows a loss.
+#[test]
+fn gaps_in_vision_models_are_noted() {
+    let of_layers = |lost: &str| {
+        let names = ["layer_norm1.bias", "layer_norm1.weight", "mlp.fc1.weight", "mlp.fc2.weight"];
+        let names = (0..5).flat_map(|n| {
+            names.map(|name| format!("visual.vision_model.encoder.layers.{n}.{name}"))
+        });
+        let kept = names.filter(|name| name != lost);
+        let file =
+            kept.fold(Safetensors::new(), |file, name| file.tensor(&name, "F32", &[1], vec![0; 4]));
+        let config = br#"{"model_type": "paddleocr_vl"}"#.to_vec();
+        let files = folder(&[("config.json", config), ("model.safetensors", file.build())]);
+        let model = Model::open(files.path()).expect("a model");
+        ops::check_consistency(&model, Strictness::Default).expect("a check").notes.join("; ")
+    };
+    let lost = "visual.vision_model.encoder.layers.2.mlp.fc1.weight";
+    assert!(!of_layers("").contains("is missing"));
+    assert!(of_layers(lost).contains(&format!("{lost} is missing: the other 4 layers")));
+}
