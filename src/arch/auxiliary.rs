@@ -66,6 +66,7 @@ static TOWER_MODULES: &[(&str, &[&str])] = &[
     (
         AUDIO,
         &[
+            "audio",
             "audio_tower",
             "audio_model",
             "audio_encoder",
@@ -164,7 +165,14 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::reason;
+    use super::{AUDIO, reason, tower};
+
+    #[test]
+    fn towers_are_recognized_wherever_they_are() {
+        for name in ["transformer.audio.conv1.weight", "model.audio_tower.conv1.weight"] {
+            assert_eq!(tower(name), Some(AUDIO), "{name}");
+        }
+    }
 
     #[test]
     fn scales_of_the_cache_are_no_weights() {

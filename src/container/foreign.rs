@@ -17,6 +17,7 @@ struct Foreign {
 pub(super) const PICKLE: &str =
     "load it with PyTorch and save it with safetensors, or fetch the model's .safetensors files";
 pub(super) const OLD_GGML: &str = "convert it to GGUF with llama.cpp's convert_llama_ggml_to_gguf.py, or fetch a GGUF of the model";
+const OLD_ADAPTER: &str = "no program converts it any more: take the adapter that it was made from, in PEFT's safetensors";
 const UNPACK: &str = "unpack it first";
 const DIRECTORY: &str = "give the directory that holds it, together with the weights";
 pub(super) const ONNX: &str =
@@ -40,7 +41,7 @@ static FOREIGN: &[Foreign] = &[
     Foreign { magic: b"\x80\x05", kind: ErrorKind::Unsupported, what: "a Python pickle, which could run arbitrary code when loaded", advice: PICKLE },
     Foreign { magic: b"fmgg", kind: ErrorKind::Unsupported, what: "a file in the ggmf format from before GGUF", advice: OLD_GGML },
     Foreign { magic: b"tjgg", kind: ErrorKind::Unsupported, what: "a file in the ggjt format from before GGUF", advice: OLD_GGML },
-    Foreign { magic: b"algg", kind: ErrorKind::Unsupported, what: "a LoRA adapter in the ggla format from before GGUF", advice: OLD_GGML },
+    Foreign { magic: b"algg", kind: ErrorKind::Unsupported, what: "a LoRA adapter in the ggla format from before GGUF", advice: OLD_ADAPTER },
     Foreign { magic: b"FUGG", kind: ErrorKind::Malformed, what: "a GGUF file with a reversed magic, which no writer produces, not even on big-endian machines", advice: "the file was damaged by a byte swap: fetch it again" },
     Foreign { magic: b"\x89HDF\r\n\x1a\n", kind: ErrorKind::Unsupported, what: "an HDF5 file (Keras weights)", advice: "convert it to safetensors with the library that wrote it" },
     Foreign { magic: b"#version: 0.", kind: ErrorKind::UnknownContainer, what: "the merges of a tokenizer, not weights", advice: DIRECTORY },

@@ -16,7 +16,8 @@ pub(crate) fn gguf<'n>(
     names: impl Iterator<Item = &'n String>,
     tag: Option<&str>,
 ) -> Result<&'n String> {
-    let models: Vec<&String> = names.filter(|name| is_model(name)).collect();
+    let names: Vec<&String> = names.collect();
+    let models: Vec<&String> = names.iter().copied().filter(|name| is_model(name)).collect();
     let tagged = |tag: &str| -> Vec<&String> {
         let fits = |file: &&&String| quantization(file).is_some_and(|found| found == tag);
         models.iter().filter(fits).copied().collect()
@@ -38,6 +39,16 @@ pub(crate) fn gguf<'n>(
             return Err(Error::mismatch(fault).advise("give the file: hf://ORG/NAME/FILE"));
         }
     }
+    let is_wanted = |name: &&&String| {
+        let whole = name.rsplit_once(".part").and_then(|(whole, _)| quantization(whole));
+        is_piece(name) && whole.as_ref() == Some(&wanted)
+    };
+    let pieces: Vec<&str> = names.iter().filter(is_wanted).map(|name| name.as_str()).collect();
+    if !pieces.is_empty() {
+        let fault = format!("the file that is {wanted} is cut into pieces: {}", pieces.join(", "));
+        let advice = format!("fetch the files of the pattern *{wanted}*, and join them with cat");
+        return Err(Error::unsupported(fault).advise(advice));
+    }
     let mut tags: Vec<String> = models.iter().filter_map(|file| quantization(file)).collect();
     tags.sort();
     tags.dedup();
@@ -53,6 +64,11 @@ fn is_model(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let later = lower.contains("-of-") && !lower.contains("-00001-of-");
     lower.ends_with(".gguf") && !is_projector(&lower) && !lower.contains("imatrix") && !later
+}
+
+/// Whether a file is a part of a GGUF file that was cut anywhere: `NAME.gguf.part1of2`.
+fn is_piece(name: &str) -> bool {
+    name.to_ascii_lowercase().contains(".gguf.part")
 }
 
 fn is_projector(lower: &str) -> bool {
@@ -113,7 +129,8 @@ pub(crate) fn needed<'n>(names: &[&'n String], tag: Option<&str>) -> Result<Vec<
     if let Some((form, weights)) = &mut found {
         if form.contains(&".gguf") {
             let all = weights.clone();
-            let model = gguf(all.iter().copied(), tag)?;
+            let pieces = names.iter().copied().filter(|name| is_piece(name));
+            let model = gguf(all.iter().copied().chain(pieces), tag)?;
             let set = model.split("-00001-of-").next().unwrap_or(model);
             let shards = |name: &&&String| {
                 *name == &model
@@ -268,6 +285,10 @@ mod tests {
             "README.md a-Q8_0-00001-of-00002.gguf a-Q8_0-00002-of-00002.gguf mmproj-F16.gguf"
         );
         assert_eq!(needed_of(names, Some("Q5_0")), "no GGUF file of the repository is Q5_0");
+        assert_eq!(
+            needed_of("a-Q2_K.gguf a.Q5_0.gguf.part1of2 a.Q5_0.gguf.part2of2", Some("Q5_0")),
+            "the file that is Q5_0 is cut into pieces: a.Q5_0.gguf.part1of2, a.Q5_0.gguf.part2of2"
+        );
         assert_eq!(needed_of("b-Q5_0.gguf c-Q8_0.gguf", Some("latest")), "b-Q5_0.gguf");
         assert_eq!(
             needed_of("model.safetensors", Some("Q8_0")),

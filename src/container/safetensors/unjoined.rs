@@ -204,7 +204,7 @@ impl<'i> Modules<'i> {
                 let scheme = stated.name();
                 format!("codes of {scheme} in a packing that is not supported ({arrays}){fault}")
             }
-            None => match self.of_comfy(module).or_else(|| self.of_model_slim()) {
+            None => match self.of_comfy(module).or_else(|| self.of_document()) {
                 Some(scheme) => {
                     format!("codes of {scheme}, which is not supported ({arrays}){fault}")
                 }
@@ -215,11 +215,16 @@ impl<'i> Modules<'i> {
         })
     }
 
-    /// The scheme that ModelSlim states for all modules.
-    fn of_model_slim(&self) -> Option<String> {
-        let mut documents = self.indexed.documents().iter();
-        let stated = documents.find(|document| document.name == MODEL_SLIM)?;
-        let kind = stated.json.get("model_quant_type").and_then(crate::json::Json::as_str);
+    /// The scheme that a document states for all modules in other words than `quantization_config`.
+    fn of_document(&self) -> Option<String> {
+        let stated = |document: &str, key: &str| {
+            let mut documents = self.indexed.documents().iter();
+            documents.find(|found| found.name == document)?.json.get(key)
+        };
+        if stated("config.json", "quip_params").is_some() {
+            return Some("QuIP# (quip_params in config.json)".to_owned());
+        }
+        let kind = stated(MODEL_SLIM, "model_quant_type")?.as_str();
         let kind = Text::new(kind.unwrap_or("?").as_bytes()).brief();
         Some(format!("ModelSlim's scheme {kind} ({MODEL_SLIM})"))
     }

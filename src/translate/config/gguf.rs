@@ -6,6 +6,7 @@ use crate::arch::rotary::llama3_factors;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::arch::variant::{KeyRule, KeyType, Variant};
 use crate::arch::{Resolution, RopeScalingKind, config_reader, source_model};
+use crate::engines::mlx_lm;
 use crate::error::{Error, Result};
 use crate::json::Json;
 use crate::metadata::KeyValues;
@@ -38,7 +39,11 @@ pub(crate) fn gguf_variant(store: &Store) -> Result<&'static Variant> {
             Some(reason) => format!("\"{model_type}\" has no GGUF: {reason}"),
             None => format!("no GGUF architecture is known for the model_type \"{model_type}\""),
         };
-        let advice = "safetensors and MLX keep its names; a file of families may describe its GGUF";
+        let kept = match mlx_lm::class(model_type).is_some() {
+            true => "safetensors and MLX keep",
+            false => "safetensors keeps",
+        };
+        let advice = format!("{kept} its names; a file of families may describe its GGUF");
         Error::unsupported(fault).in_file(store.path()).advise(advice)
     })
 }

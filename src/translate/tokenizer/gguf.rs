@@ -80,7 +80,7 @@ pub(crate) fn gguf_keys(
         let here = |name: &&'static str| {
             store.read_companion(name, limit).is_ok_and(|file| file.is_some())
         };
-        let unread = ["tekken.json", "tiktoken.model"].into_iter().find(here);
+        let unread = ["tekken.json", "tiktoken.model", "qwen.tiktoken"].into_iter().find(here);
         let why = unread.map_or_else(
             || "no tokenizer file next to the weights".to_owned(),
             |name| format!("{name} is not read, and there is no tokenizer.json"),

@@ -205,7 +205,7 @@ fn such_a_model_is_converted_quantized_and_compared_under_its_own_names() {
     let told = without_path(&told(&error), folder.path());
     insta::assert_snapshot!(told, @r#"
     Unsupported: .: no GGUF architecture is known for the model_type "unheard_of"
-    help: safetensors and MLX keep its names; a file of families may describe its GGUF
+    help: safetensors keeps its names; a file of families may describe its GGUF
     "#);
 }
 

@@ -1063,7 +1063,7 @@ fn other_files() {
     ");
     assert_snapshot!(file(b"algg............"), @"
     Unsupported: file: a LoRA adapter in the ggla format from before GGUF
-    help: convert it to GGUF with llama.cpp's convert_llama_ggml_to_gguf.py, or fetch a GGUF of the model
+    help: no program converts it any more: take the adapter that it was made from, in PEFT's safetensors
     ");
     assert_snapshot!(file(b"\x89HDF\r\n\x1a\n........"), @"
     Unsupported: file: an HDF5 file (Keras weights)

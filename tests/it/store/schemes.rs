@@ -259,6 +259,18 @@ fn codes_of_model_slim_are_named() {
     assert!(error.to_string().contains("ModelSlim's scheme W8A8"), "{error}");
 }
 
+/// So does QuIP#, in `config.json`.
+#[test]
+fn codes_of_quip_are_named() {
+    let arrays =
+        file(&[("l.Qidxs", "I16", &[2, 3]), ("l.SU", "F16", &[24]), ("l.SV", "F16", &[2])]);
+    let stated = ("config.json", r#"{"quip_params": {"codebook": "E8P12"}}"#.into());
+    let folder = folder(&[("model.safetensors", arrays.build()), stated]);
+    let model = Model::open(folder.path()).expect("a model");
+    let error = model.stored_tensor("l.Qidxs").expect("a tensor").dequantize().unwrap_err();
+    assert!(error.to_string().contains("codes of QuIP# (quip_params in config.json)"), "{error}");
+}
+
 /// GPTQ's second format stores zero points as they are.
 #[test]
 fn the_format_of_gptq() {
