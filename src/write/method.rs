@@ -116,7 +116,7 @@ fn has_divisor(view: &Tensor) -> Result<bool> {
 }
 
 /// Quantizes a tensor in groups, from its plain values; those of a quantized tensor are rounded to F16,
-/// those of FP8 with scales to BF16.
+/// those of FP8 with scales to BF16. One that is quantized so already is copied.
 /// `floats` is the dtype of the model's other floats, if it is not that of each tensor.
 pub(crate) fn grouped(
     view: &Tensor,
@@ -124,7 +124,11 @@ pub(crate) fn grouped(
     group_size: u32,
     floats: Option<DType>,
 ) -> Result<Output> {
-    let own = match view.dtype()?.is_quantized() {
+    let stored = view.dtype()?;
+    if stored == dtype && view.group_size() == Some(group_size) && view.packed().is_ok() {
+        return Ok(Output::new(Producer::Packed(view.clone()), Method::Copied));
+    }
+    let own = match stored.is_quantized() {
         true if is_fp8(view) => DType::BF16,
         true => DType::F16,
         false => view.values_dtype(),
@@ -140,7 +144,8 @@ pub(crate) fn grouped_from(
     group_size: u32,
 ) -> Result<Output> {
     view.check_known()?;
-    let again = view.dtype()?.is_quantized() && !is_fp8(view);
+    // What is added to a quantized tensor is not quantized yet.
+    let again = view.dtype()?.is_quantized() && !is_fp8(view) && !view.is_adapted();
     let quantization = GroupQuantization { view: view.clone(), dtype, group_size, values };
     let method = if again { Method::Requantized } else { Method::Quantized };
     Ok(Output::new(Producer::Grouped(quantization), method))

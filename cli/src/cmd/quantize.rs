@@ -8,7 +8,8 @@ use weighbridge::ops::{ConvertOptions, QuantizationRules};
 use weighbridge::recipe::ImportanceMatrix;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::recipe::mlx_lm;
-use weighbridge::{Error, ErrorKind, Model, ops};
+use weighbridge::write::Method;
+use weighbridge::{Error, ErrorKind, Model, WritePlan, ops};
 
 use super::{Done, convert, list, quality};
 use crate::args::run::Quality;
@@ -69,19 +70,16 @@ fn asked(args: &Quantize) -> Result<(TargetType, Option<PathBuf>), Stop> {
     Ok((target?, args.dst.output.clone()))
 }
 
-/// Refuses a quantized model, as llama-quantize does for GGUF.
-fn refuse_quantized(model: &Model) -> Result<(), Stop> {
-    for tensor in model.stored_tensors() {
-        let Ok(dtype) = tensor.dtype() else { continue };
-        if dtype.is_quantized() {
-            let fault = format!("the tensor is already quantized as {dtype}");
-            let error = Error::new(ErrorKind::Mismatch, fault).in_tensor(tensor.name());
-            let advice =
-                "quantize the original model, or allow a further loss with --allow-requantize";
-            return Err(error.advise(advice).in_file(model.path()).into());
-        }
-    }
-    Ok(())
+/// Refuses to quantize a tensor again, as llama-quantize does for GGUF.
+fn refuse_requantizing(model: &Model, plan: &WritePlan) -> Result<(), Stop> {
+    let mut again = plan.tensors.iter().filter(|tensor| tensor.method == Method::Requantized);
+    let Some(name) = again.next().map(|tensor| &tensor.name) else { return Ok(()) };
+    let stored = model.stored_tensor(name).and_then(|tensor| tensor.dtype());
+    let dtype = stored.map_or(String::new(), |dtype| format!(" as {dtype}"));
+    let fault = format!("the tensor is already quantized{dtype}");
+    let error = Error::new(ErrorKind::Mismatch, fault).in_tensor(name);
+    let advice = "quantize the original model, or allow a further loss with --allow-requantize";
+    Err(error.advise(advice).in_file(model.path()).into())
 }
 
 /// Refuses options that have no meaning for the type.
@@ -125,14 +123,14 @@ fn prepare_mlx(
     dst: PathBuf,
     others: Vec<PathBuf>,
 ) -> Result<Prepared, Stop> {
-    if !args.allow_requantize {
-        refuse_quantized(&model)?;
-    }
     let options = mlx_lm::MlxOptions { mix: args.quant_predicate, ..options };
     let options = ConvertOptions::new(&MLX)
         .quantize(QuantizationRules::MlxLm(options))
         .allow_unloadable(args.whole.allow_incomplete);
     let plan = ops::convert(&model, &options)?;
+    if !args.allow_requantize {
+        refuse_requantizing(&model, &plan)?;
+    }
     Ok(Prepared { model, plan, dst, others })
 }
 

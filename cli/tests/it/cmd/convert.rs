@@ -50,6 +50,21 @@ fn what_is_written_is_sound() {
     assert_eq!(run(&["verify", &hf]).status, Some(0));
 }
 
+/// Tensors that are quantized as wanted are copied; others are quantized again only if that is allowed.
+#[test]
+fn quantizing_again_is_asked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("same");
+    let same = path.to_str().expect("a path");
+    assert_eq!(run(&["quantize", MLX, same, "--type", "mlx4"]).status, Some(0));
+    assert_eq!(run(&["diff", MLX, same]).status, Some(0));
+    let other = folder.path().join("other");
+    let refused = run(&["quantize", MLX, other.to_str().expect("a path"), "--type", "mlx8"]);
+    assert_eq!(refused.status, Some(2));
+    assert!(refused.err.contains("already quantized as MLX_AFFINE4"), "{}", refused.err);
+    assert!(refused.err.contains("--allow-requantize"), "{}", refused.err);
+}
+
 /// Scripts need the path alone.
 #[test]
 fn quiet_verbs_print_the_path() {
