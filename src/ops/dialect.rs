@@ -432,6 +432,21 @@ impl Translation<'_> {
     }
 }
 
+/// The fault of a model most of whose tensors its family does not have.
+pub(super) fn of_another_kind(resolution: &Resolution, class: Option<&str>) -> Option<String> {
+    let family = resolution.architecture?.name;
+    let (unknown, mapped) = (resolution.unknown.len(), resolution.mapped.len());
+    let (reason, others) = (&resolution.reason, unknown.saturating_sub(1));
+    let class = class.map_or_else(String::new, |class| format!(" (class {class})"));
+    (unknown > mapped).then(|| {
+        format!(
+            "not a known tensor of {family}, and neither are {others} more of {}, although {reason}{class}: the \
+             model is of another kind",
+            unknown.saturating_add(mapped)
+        )
+    })
+}
+
 /// The fault of a model with tensors that its family does not have. Where most are unknown, the model is not
 /// of this family, and nothing can be left out.
 fn unknown_fault(
@@ -451,15 +466,8 @@ fn unknown_fault(
         .document("config.json")
         .and_then(|json| json.get("architectures")?.as_array()?.first());
     let class = class.and_then(Json::as_str);
-    if unknown > resolution.mapped.len() {
-        let class = class.map_or_else(String::new, |class| format!(" (class {class})"));
-        let (reason, others) = (&resolution.reason, unknown.saturating_sub(1));
-        let all = unknown.saturating_add(resolution.mapped.len());
-        let fault = format!(
-            "not a known tensor of {family}, and neither are {others} more of {all}, although {reason}{class}: \
-             the model is of another kind"
-        );
-        return Error::unsupported(fault);
+    if let Some(fault) = of_another_kind(resolution, class) {
+        return Error::unsupported(fault).advise("a file of families may describe such a model");
     }
     let others = match unknown {
         0 | 1 => String::new(),

@@ -18,6 +18,7 @@ use crate::engines::transformers;
 use crate::error::{ErrorKind, Result};
 use crate::json::Json;
 use crate::model::Model;
+use crate::ops::dialect::of_another_kind;
 use crate::store::{Encoding, Store};
 
 pub(super) use loader::{MlxReader, unknown_architecture};
@@ -125,9 +126,17 @@ impl Examination {
         };
         // Names and shapes can be checked only if the arrays are understood.
         let is_known = found.faults.is_empty();
-        let lacks =
-            |name: &String| format!("the model lacks {name}, which its architecture requires");
-        found.faults.extend(of(Area::Names, resolution.missing.iter().map(lacks)));
+        match resolution.unknown.first().zip(of_another_kind(resolution, None)) {
+            Some((first, fault)) => {
+                found.faults.extend(of(Area::Names, [format!("{first}: {fault}")]));
+            }
+            None => {
+                let lacks = |name: &String| {
+                    format!("the model lacks {name}, which its architecture requires")
+                };
+                found.faults.extend(of(Area::Names, resolution.missing.iter().map(lacks)));
+            }
+        }
         if !store.is_empty() && is_known {
             found.refused.extend(of(Area::Names, architecture(store, resolution)));
         }
