@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::kinds::{
     has, has_tensor, in_store, is_adapter, is_container, is_file_name, is_known, is_model,
-    is_number, is_set, is_type, is_type_name, value_of,
+    is_number, is_repository, is_set, is_type, is_type_name, value_of,
 };
 use super::program::word_at;
 use super::values::size_for_path;
@@ -208,6 +208,7 @@ fn pulled(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
     Some(match places.len() {
         2
             if nth(0).contains('/')
+                && !is_repository(nth(0))
                 && !nth(1).contains(['/', ':'])
                 && !is_file_name(nth(1))
                 && !is_type(nth(1)) =>

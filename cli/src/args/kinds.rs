@@ -1,7 +1,7 @@
 //! What a word of the command line is, by its form or by what exists: a number, a type, a model.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Component, Path};
 
 use weighbridge::adapter::Adapter;
 use weighbridge::container::{CONTAINERS, OLLAMA, ollama};
@@ -56,6 +56,25 @@ pub(super) fn is_file_name(word: &str) -> bool {
     let ending = word.rsplit_once('.').map_or("", |(_, ending)| ending);
     let is_ending = ending.len() > 1 && ending.bytes().all(|byte| byte.is_ascii_lowercase());
     (is_ending || word.contains('*')) && !word.contains("://")
+}
+
+/// Whether a word behind the name of a repository is one of its files or folders, or a glob, and no second name.
+pub(super) fn is_of_repository(word: &str) -> bool {
+    let is_plain = !word.contains(['/', ':']) || word.ends_with('/');
+    (is_file_name(word) || is_plain) && !word.is_empty() && !is_place(word)
+}
+
+/// Whether a word is the path of a folder by its start, or by what exists.
+pub(super) fn is_place(word: &str) -> bool {
+    let first = Path::new(word).components().next();
+    let is_start = !matches!(first, Some(Component::Normal(_)) | None);
+    is_start || word.starts_with('~') || Path::new(word).is_dir()
+}
+
+/// Whether a word may name a repository of the hub.
+pub(super) fn is_repository(word: &str) -> bool {
+    let name = word.strip_prefix("hf://").unwrap_or(word);
+    name.contains('/') && !name.contains("://") && !name.ends_with('/') && !is_place(word)
 }
 
 /// Whether a word is a path, or a model of Ollama's store.

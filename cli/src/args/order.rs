@@ -12,8 +12,8 @@ use weighbridge::recipe::llama_cpp::target;
 use super::Listing;
 use super::faults::{PROMPTS, refused};
 use super::kinds::{
-    has, is_adapter, is_container, is_file_model, is_file_name, is_known, is_model, is_number,
-    is_set, is_text_file, is_type, is_type_name, is_unit,
+    has, is_adapter, is_container, is_file_model, is_known, is_model, is_number, is_of_repository,
+    is_place, is_repository, is_set, is_text_file, is_type, is_type_name, is_unit,
 };
 use super::names::float_name;
 use super::program::{Program, is_option, takes_value, unknown_option, word_at};
@@ -200,6 +200,9 @@ pub(super) fn arrange(
     if unknown_option(verb, words, from).is_some() {
         return Ok(());
     }
+    if name == "pull" {
+        patterns(verb, words, from);
+    }
     let mut places = arguments(verb, words, from);
     if JOINING.contains(&name.as_str()) {
         let is_small = |place: &&usize| {
@@ -288,7 +291,8 @@ fn rearrange(
             words[*name] = named.into();
         }
         ("pull", [_, files @ ..])
-            if files.iter().all(|file| is_file_name(word_at(words, *file))) =>
+            if is_repository(nth(0))
+                && files.iter().all(|file| is_of_repository(word_at(words, *file))) =>
         {
             files.iter().rev().for_each(|file| words.insert(*file, "--include".into()));
         }
@@ -338,7 +342,7 @@ fn option_of(name: &str, words: &[OsString], places: &[usize]) -> Option<(usize,
         ("memory", 2..) | ("split", 3) if size_for_path(Path::new(word)).is_some() => {
             if name == "split" { "--max-shard-size" } else { "--room" }
         }
-        ("pull", 2) if word.starts_with(['.', '/', '~']) || Path::new(word).is_dir() => "--output",
+        ("pull", 2) if is_place(word) => "--output",
         ("models", _)
             if is_new && !word.starts_with(['.', '/', '~']) && !is_program(Path::new(word)) =>
         {
@@ -412,6 +416,31 @@ fn merged(words: &mut Vec<OsString>, at: usize, places: &[usize]) -> Result<(), 
         _ => {}
     }
     Ok(())
+}
+
+/// Puts the option before each of several patterns, which other programs take after one: `--exclude A B`.
+fn patterns(verb: &Command, words: &mut Vec<OsString>, from: usize) {
+    let is_name = |word: &str| is_repository(word) && !is_of_repository(word);
+    let mut named = arguments(verb, words, from).iter().any(|it| is_name(word_at(words, *it)));
+    let (mut option, mut place) = (None, from);
+    while place < words.len() {
+        match word_at(words, place).to_owned() {
+            given if ["--include", "--exclude"].contains(&given.as_str()) => {
+                option = Some(given);
+                place += 1;
+            }
+            word if named && !is_option(&word) && is_of_repository(&word) => {
+                if let Some(option) = &option {
+                    words.insert(place, option.into());
+                    place += 1;
+                }
+            }
+            word => {
+                named |= option.take().is_none() && is_repository(&word);
+            }
+        }
+        place += 1;
+    }
 }
 
 /// The places of the words that are no options, and no values of options.

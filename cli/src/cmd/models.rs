@@ -156,8 +156,11 @@ fn write_models(found: &Inventory, out: &mut print::Screen<impl Write>) -> Resul
     if twins > 0 {
         said.push_str(&format!("; {twins} have the same files as others (--duplicates)"));
     }
-    writeln!(out)?;
-    out.paragraph(&said, 0)?;
+    // Not a row for a script that reads the table.
+    out.flush()?;
+    let mut err = print::stderr();
+    writeln!(err)?;
+    err.paragraph(&said, 0)?;
     Ok(())
 }
 

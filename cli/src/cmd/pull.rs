@@ -41,10 +41,13 @@ pub(crate) fn run(args: &Args) -> Done {
         let fault = "the name of a file, but files keep their names: -o is their folder";
         return Err(Error::new(ErrorKind::Mismatch, fault).in_file(folder).into());
     }
-    options.choose = choose(args, &files);
+    let asked = [&args.include[..], &files].concat();
+    options.choose = choose(&asked, &args.exclude);
     each(&names, |name| {
         let start = Instant::now();
-        let plan = plan_pull(name.to_str().unwrap_or_default(), &options)?;
+        let plan = plan_pull(name.to_str().unwrap_or_default(), &options);
+        let plan = plan.map_err(|error| or_folder(error, &asked))?;
+        check_all(&plan, &asked)?;
         let missing = plan.missing();
         plan.note.iter().for_each(|text| note(text));
         if let Some(file) = plan.left_out.first() {
@@ -67,11 +70,28 @@ pub(crate) fn run(args: &Args) -> Done {
         };
         match (args.json, args.quiet) {
             (true, _) => json::write(&Versioned::new(report))?,
-            (_, true) => writeln!(std::io::stdout(), "{}", shown(&plan.path))?,
+            (_, true) => {
+                let path = quiet_path(&plan, options.choose.is_some());
+                writeln!(std::io::stdout(), "{}", shown(&path))?;
+            }
             _ => write_end(&plan, missing, args.dry_run, start.elapsed().as_secs_f64())?,
         }
         Ok(Status::Fine)
     })
+}
+
+/// The error of a plan without the file that was asked for, which may be meant as a folder to write to.
+fn or_folder(error: Error, asked: &[String]) -> Error {
+    match (asked, error.advice().map(str::to_owned)) {
+        ([name], Some(advice))
+            if error.kind() == ErrorKind::NotFound && !name.contains(['*', '?', '.']) =>
+        {
+            let fault = format!("the repository has no file {name}");
+            let advice = format!("{advice}; `-o {name}` downloads to that folder");
+            Error::new(ErrorKind::NotFound, fault).advise(advice)
+        }
+        _ => error,
+    }
 }
 
 /// Whether a path has the ending of a model's file.
@@ -110,13 +130,47 @@ fn names_and_files(args: &Args) -> Result<(Vec<PathBuf>, Vec<String>), Stop> {
     Ok((names, files))
 }
 
-/// Chooses files by the globs, if there are any.
-fn choose(args: &Args, files: &[String]) -> Option<Choose> {
-    let globs = |globs: &[String]| -> Vec<WildMatch> {
-        globs.iter().map(|glob| WildMatch::new(glob)).collect()
+/// The name of a file or a folder, or a glob of them.
+fn matching(glob: &str) -> [WildMatch; 2] {
+    let inside = format!("{}/*", glob.trim_end_matches('/'));
+    [WildMatch::new(glob), WildMatch::new(&inside)]
+}
+
+/// Refuses a plan that lacks a file or a folder that is asked for by its whole name.
+fn check_all(plan: &PullPlan, asked: &[String]) -> Result<(), Stop> {
+    let is_planned = |name: &str| {
+        let found = matching(name);
+        plan.files.iter().any(|file| found.iter().any(|glob| glob.matches(&file.name)))
     };
-    let include = globs(&[&args.include[..], files].concat());
-    let exclude = globs(&args.exclude);
+    let mut named = asked.iter().filter(|name| !name.contains(['*', '?']));
+    match named.find(|name| !is_planned(name)) {
+        Some(name) => {
+            let fault = format!("the repository has no file {name}, or it is left out");
+            let advice = "`--include '*' --dry-run` lists all files";
+            Err(Error::new(ErrorKind::NotFound, fault).advise(advice).into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// The path that --quiet prints, as `hf download` does: of several chosen files their folder, of one the file.
+fn quiet_path(plan: &PullPlan, is_chosen: bool) -> PathBuf {
+    let root = plan.files.iter().find_map(|file| {
+        let text = plan.path.to_str()?.strip_suffix(&file.name)?;
+        text.strip_suffix(std::path::is_separator).map(PathBuf::from)
+    });
+    let root = root.unwrap_or_else(|| plan.path.clone());
+    match plan.files.as_slice() {
+        _ if !is_chosen => plan.path.clone(),
+        [file] => root.join(&file.name),
+        _ => root,
+    }
+}
+
+/// Chooses files by the globs, if there are any.
+fn choose(include: &[String], exclude: &[String]) -> Option<Choose> {
+    let globs = |globs: &[String]| globs.iter().flat_map(|glob| matching(glob)).collect();
+    let [include, exclude]: [Vec<WildMatch>; 2] = [include, exclude].map(globs);
     if include.is_empty() && exclude.is_empty() {
         return None;
     }

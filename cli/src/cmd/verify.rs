@@ -41,7 +41,47 @@ pub(crate) fn run(args: &Verify) -> Done {
     };
     let mut paths: Vec<PathBuf> = args.paths.iter().map(whole).collect();
     paths.dedup();
+    if args.against.is_none() && args.sha256.is_none() && args.save.is_none() {
+        paths = paths.iter().flat_map(|path| with_siblings(args, path)).collect();
+    }
     each(&paths, |path| one(args, list.as_ref(), path))
+}
+
+/// The model that a name means, or all GGUF models of a repository in the hub's cache.
+fn with_siblings(args: &Verify, path: &Path) -> Vec<PathBuf> {
+    let name = path.to_str().unwrap_or_default();
+    let is_one =
+        path.is_file() || name.contains("://") || name.contains(':') || name.ends_with(".gguf");
+    let opened = || args.open.options().open(path).ok().map(|model| model.path().to_path_buf());
+    let in_snapshot = |file: &Path| {
+        let is_gguf = file.extension().is_some_and(|ending| ending == "gguf");
+        let mut folders = file.ancestors().filter(|_| is_gguf);
+        let is_snapshot =
+            |folder: &&Path| folder.parent().is_some_and(|it| it.ends_with("snapshots"));
+        folders.find(is_snapshot).map(Path::to_path_buf)
+    };
+    let snapshot = if is_one { None } else { opened().and_then(|file| in_snapshot(&file)) };
+    let models = snapshot.map_or_else(Vec::new, |folder| ggufs(&folder));
+    if models.len() > 1 { models } else { vec![path.to_path_buf()] }
+}
+
+/// The GGUF files of a folder and of those in it that are opened by themselves, in order.
+fn ggufs(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().to_ascii_lowercase();
+        let is_later = name.contains("-of-") && !name.contains("-00001-of-");
+        match path.is_dir() {
+            true => found.extend(ggufs(&path)),
+            false if name.ends_with(".gguf") && !is_later && !name.contains("imatrix") => {
+                found.push(path);
+            }
+            false => {}
+        }
+    }
+    found.sort();
+    found
 }
 
 /// Reads a list of hashes. A model in its place is to be compared otherwise.

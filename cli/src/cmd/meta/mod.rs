@@ -133,6 +133,11 @@ fn no_key(path: &Path, key: &str, model: &Model) -> Stop {
 
 fn get(path: &Path, keys: &[String], json: bool) -> Done {
     let store = OpenOptions::new().open(path)?;
+    let stem = path.file_stem().and_then(|stem| stem.to_str());
+    let is_later = stem.is_some_and(|stem| stem.contains("-of-") && !stem.contains("-00001-of-"));
+    if is_later && path.is_file() && store.files().len() > 1 {
+        note("these are the keys of the first shard, which has those of the model");
+    }
     let keys: Vec<String> = keys.iter().map(|key| named(key, &store)).collect();
     // A single value may be meant for a script: its lines stay as they are.
     let mut out = if keys.len() == 1 { print::verbatim() } else { print::stdout() };

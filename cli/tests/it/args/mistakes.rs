@@ -177,7 +177,6 @@ fn a_sentence_says_what_to_type() {
         (&["quality", GGUF, "-p", "text"], "`--text FILE` measures on the text"),
         (&["memory", GGUF, "24"], "24 is a number of bytes: add a unit"),
         (&["memory", GGUF, "2x24G"], "`--device gpu0=24G --device gpu1=24G`"),
-        (&["pull", "org/name", "folder"], "`weighbridge pull org/name -o folder`"),
         (&["dump", GGUF, "output_norm.weight[0,0:8]"], "output_norm.weight --rows 0`"),
         (&["dump", GGUF, "output_norm.weight", "--as", "f16", "-o", "x.npy"], "an array of NumPy"),
         (&["create", "tale", GGUF, "--template", "{% if x %}"], "`weighbridge meta set FILE"),

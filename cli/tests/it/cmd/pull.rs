@@ -177,6 +177,86 @@ fn files_are_left_out_by_name() {
     assert_eq!(said(&["--include", "*"]), "");
 }
 
+/// Files of a repository are chosen as `hf download` and `huggingface-cli download` choose them.
+#[test]
+fn files_and_folders_of_a_repository() {
+    let mut all = files_of(SAMPLE);
+    for name in ["LICENSE", "1_Pooling/config.json", "original/a.pth", "original/b.bin"] {
+        all.push((name.to_owned(), name.as_bytes().to_vec()));
+    }
+    let hub = Hub::start("org/tale", all);
+    let machine = Machine::new(&hub.hub.address, "");
+    let files = |words: &str| -> String {
+        let all: Vec<&str> = words.split(' ').chain(["--dry-run", "--json"]).collect();
+        let json: serde_json::Value = serde_json::from_str(&machine.printed(&all)).expect("JSON");
+        let files = json["files"].as_array().expect("files").iter();
+        let names: Vec<&str> = files.map(|file| file["name"].as_str().expect("a name")).collect();
+        names.join(" ")
+    };
+    let small = "config.json generation_config.json tokenizer.json tokenizer_config.json";
+    for (words, expected) in [
+        ("pull org/tale LICENSE", "LICENSE"),
+        ("pull org/tale config.json LICENSE", "LICENSE config.json"),
+        ("hf download org/tale 1_Pooling/", "1_Pooling/config.json"),
+        ("hf download org/tale 1_Pooling", "1_Pooling/config.json"),
+        ("pull org/tale original/a.pth", "original/a.pth"),
+        ("pull org/tale --include original/", "original/a.pth original/b.bin"),
+        // Several patterns after one option.
+        ("pull org/tale --include *.pth *.bin", "original/a.pth original/b.bin"),
+        ("pull --include *.pth *.bin org/tale", "original/a.pth original/b.bin"),
+        (
+            "huggingface-cli download org/tale --include * --exclude *.pth *.bin LICENSE 1_Pooling/ *.safetensors",
+            small,
+        ),
+        ("pull --include LICENSE --exclude *.pth *.bin hf://org/tale", "LICENSE"),
+        ("pull org/tale --include=LICENSE config.json", "LICENSE config.json"),
+    ] {
+        assert_eq!(files(words), expected, "{words}");
+    }
+    // Neither a name nor a folder is a pattern.
+    let folder = machine.path("out").display().to_string();
+    let pulled = machine.run(&["pull", "org/tale", "--include", "LICENSE", &folder]);
+    assert_eq!(pulled.status, Some(0), "{}", pulled.err);
+    assert_eq!(contents(&machine.path("out")).len(), 1);
+    // Nothing is fetched if one of them is missing.
+    let hub_cache = machine.path("hub");
+    for (words, expected) in [
+        ("pull org/tale other", "`-o other` downloads to that folder"),
+        ("pull org/tale config.json NOTICE", "the repository has no file NOTICE"),
+        ("pull org/tale none/", "the repository has no file none/"),
+    ] {
+        let said = machine.refused(&words.split(' ').collect::<Vec<_>>());
+        assert!(said.starts_with('5') && said.contains(expected), "{words}: {said}");
+    }
+    assert!(!hub_cache.exists());
+    // As for `hf download`, of one file its path, of several their folder.
+    let quiet = |files: &str| {
+        let words = format!("hf download org/tale {files} --quiet");
+        machine.run(&words.split(' ').collect::<Vec<_>>()).out
+    };
+    let one = quiet("1_Pooling/config.json");
+    assert!(one.ends_with("/1_Pooling/config.json\n") && Path::new(one.trim()).is_file(), "{one}");
+    let two = quiet("LICENSE config.json");
+    assert!(two.ends_with(&format!("{COMMIT}\n")), "{two}");
+}
+
+/// All GGUF models of a repository in the cache are checked by its name, one by that of a file.
+#[test]
+fn every_model_of_a_repository_is_verified() {
+    let ggufs: RepositoryFiles =
+        ["tale-Q4_K_M.gguf", "more/tale-Q8_0.gguf"].map(|name| (name.to_owned(), gguf())).into();
+    let hub = Hub::start("org/tale", ggufs);
+    let machine = Machine::new(&hub.hub.address, "");
+    machine.printed(&["pull", "org/tale", "*.gguf"]);
+    let checked = |words: &[&str]| machine.run(words).out.matches(": ok").count();
+    assert_eq!(checked(&["hf", "cache", "verify", "org/tale"]), 2);
+    assert_eq!(checked(&["verify", "org/tale", "--hub", "org/tale"]), 2);
+    let repository = machine.path("hub/models--org--tale");
+    assert_eq!(checked(&["verify", repository.to_str().expect("UTF-8")]), 2);
+    assert_eq!(checked(&["verify", "org/tale:Q8_0"]), 1);
+    assert_eq!(checked(&["verify", "org/tale/tale-Q4_K_M.gguf"]), 1);
+}
+
 /// The names by which the program finds models, and what it says where a name has two meanings.
 #[test]
 fn names_of_models_on_this_machine() {
