@@ -18,6 +18,7 @@ pub(super) const PROMPTS: [&str; 5] = ["--prompt", "--ids", "--encoder-ids", "-h
 /// Refuses arguments that are right in no order, and says what to type instead.
 pub(super) fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failure> {
     let fault = match name {
+        "dump" => dumped(words, places),
         "merge" => joined(words, places),
         "memory" => fitted(words, places),
         "pull" => pulled(words, places),
@@ -148,17 +149,6 @@ fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, St
             "two models are compared, but several are given".to_owned(),
             "`weighbridge view` and `weighbridge quality` take more".to_owned(),
         ),
-        ("dump", 2..) if nth(1).ends_with(']') && nth(1).contains('[') => {
-            let (name, rows) = nth(1).split_once('[').unwrap_or_default();
-            (
-                format!("{} is the name of no tensor", nth(1)),
-                format!(
-                    "`weighbridge dump {} {name} --rows {}`",
-                    nth(0),
-                    rows.trim_end_matches(']').split(',').next().unwrap_or_default()
-                ),
-            )
-        }
         ("inspect", 2..)
             if has(words, &["--metadata"]) && is_known(nth(0)) && !is_known(nth(1)) =>
         {
@@ -198,6 +188,36 @@ fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, St
             "logits are those of tokens: give their numbers as --ids".to_owned(),
             format!("`weighbridge run tokens {} --text TEXT` prints the numbers", nth(0)),
         ),
+        _ => return None,
+    })
+}
+
+/// The fault of arguments of `dump`, and what to type instead.
+fn dumped(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
+    let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
+    Some(match places.len() {
+        3.. if has(words, &["-o", "--output"]) => (
+            "several tensors are given".to_owned(),
+            format!(
+                "one command each: `for t in {} {}; do weighbridge dump {} \"$t\" -o \"$t.npy\"; done`",
+                nth(1),
+                nth(2),
+                nth(0)
+            ),
+        ),
+        2.. if nth(1).ends_with(']') && nth(1).contains('[') => {
+            let (name, rows) = nth(1).split_once('[').unwrap_or_default();
+            let to = value_of(words, &["-o", "--output"])
+                .map_or(String::new(), |to| format!(" -o {to}"));
+            (
+                format!("{} is the name of no tensor", nth(1)),
+                format!(
+                    "`weighbridge dump {} {name} --rows {}{to}`",
+                    nth(0),
+                    rows.trim_end_matches(']').split(',').next().unwrap_or_default()
+                ),
+            )
+        }
         _ => return None,
     })
 }

@@ -90,6 +90,30 @@ fn read_input() -> Result<Option<String>, Failure> {
     Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
 }
 
+/// Puts a text for each line of the file of `embed -f`, as llama-embedding reads it.
+pub(super) fn lines_of_file(words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
+    let is_file = |place: &usize| {
+        ["-f", "--file"].contains(&word_at(words, *place)) && Path::new(&words[place + 1]).is_file()
+    };
+    let mut places = at..words.len().saturating_sub(1);
+    let Some(place) = places.find(is_file).filter(|_| word_at(words, at + 1) == "embed") else {
+        return Ok(());
+    };
+    let file = std::fs::File::open(&words[place + 1]);
+    let read = file.and_then(|file| {
+        let mut text = String::new();
+        file.take(LONGEST).read_to_string(&mut text).map(|_| text)
+    });
+    let text = read.map_err(|error| {
+        let fault = format!("{}: {error}", word_at(words, place + 1));
+        Failure::advised(fault, "`--text TEXT` gives a text".to_owned())
+    })?;
+    let lines = text.lines().filter(|line| !line.is_empty());
+    let texts: Vec<OsString> = lines.map(|line| format!("--text={line}").into()).collect();
+    words.splice(place..=place + 1, texts);
+    Ok(())
+}
+
 /// Turns escapes in the texts of a verb of `run` into the characters that they stand for.
 pub(super) fn unescape(words: &mut [OsString], at: usize) {
     const TEXTS: [&str; 3] = ["--prompt", "--text", "--stop"];
@@ -273,9 +297,15 @@ fn rearrange(
             words.swap(*first, *second);
         }
         ("merge", _) => merged(words, at, places)?,
-        ("meta set", [_, key, value]) if !nth(1).contains('=') => {
-            let setting = format!("{}={}", nth(1), nth(2));
-            words.splice(*key..=*value, [setting.into()]);
+        ("meta set", [_, pairs @ ..])
+            if pairs.len().is_multiple_of(2)
+                && !pairs.iter().step_by(2).any(|key| word_at(words, *key).contains('=')) =>
+        {
+            for pair in pairs.chunks_exact(2).rev() {
+                let value = words.remove(pair[1]);
+                words[pair[0]].push("=");
+                words[pair[0]].push(value);
+            }
         }
         // `get FILE KEY`.
         ("pull", [_, _, ..]) if Path::new(nth(0)).is_file() => {
@@ -337,7 +367,7 @@ fn option_of(name: &str, words: &[OsString], places: &[usize]) -> Option<(usize,
         ("convert", 2) if is_new && float_name(word).is_some() && !has(words, &["--dtype"]) => {
             "--dtype"
         }
-        ("dump", 3) => "--output",
+        ("dump", 3) if !has(words, &["-o", "--output"]) => "--output",
         ("inspect", 2) if is_new && word.contains('*') && is_known(nth(0)) => "--filter",
         ("memory", 2..) | ("split", 3) if size_for_path(Path::new(word)).is_some() => {
             if name == "split" { "--max-shard-size" } else { "--room" }
@@ -377,6 +407,12 @@ fn prompted(words: &mut Vec<OsString>, places: &[usize]) {
 fn merged(words: &mut Vec<OsString>, at: usize, places: &[usize]) -> Result<(), Failure> {
     let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
     match places {
+        [_, adapters @ .., _]
+            if adapters.len() > 1 && adapters.iter().all(|it| is_adapter(word_at(words, *it))) =>
+        {
+            adapters.iter().rev().for_each(|adapter| words.insert(*adapter, "--lora".into()));
+            words.splice(at..=at, ["convert".into()]);
+        }
         [_, second, others @ ..] if is_adapter(nth(1)) => {
             let dst = others.first().map_or("DST", |_| nth(2));
             let has_dst = dst != "DST" || has(words, &["--dst"]);

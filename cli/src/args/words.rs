@@ -7,7 +7,7 @@ use std::path::Path;
 use super::foreign::Meaning::{self, Ignored, Is, Moved, Near, Needless, Says, Value};
 use super::foreign::{self, ANY};
 use super::help;
-use super::kinds::{has, in_store, is_container, is_known, is_type_name};
+use super::kinds::{has, has_tensor, in_store, is_container, is_known, is_type_name};
 use super::order;
 use super::program::{Program, VALUED, has_option, is_spelled, verb_place, word_at};
 use super::values::size;
@@ -41,6 +41,7 @@ pub(crate) fn translated(
     let escapes = has_escapes(&words, of_script(program, word_at(&words, at)));
     verb(program, &mut words, at)?;
     order::mlx_type(&mut words, at)?;
+    order::lines_of_file(&mut words, at)?;
     dashed_options(&mut words, at);
     options(program, &mut words, at)?;
     order::arrange(program, &mut words, at)?;
@@ -68,7 +69,8 @@ fn without_launcher(words: &mut Vec<OsString>) {
     for launcher in foreign::list("LAUNCHERS") {
         let count = launcher.split(' ').count();
         let is_it = launcher.split(' ').enumerate().all(|(n, it)| word_at(words, n + 1) == it);
-        if is_it && words.len() > count + 1 {
+        // A program in the words themselves is none that runs in it.
+        if is_it && words.len() > count + 1 && word_at(words, count + 1) != "-c" {
             words.drain(1..=count);
             return;
         }
@@ -373,7 +375,11 @@ fn model_or_mistake(
 
 /// What the words of a sentence are about: `does FILE fit in 8GB`.
 fn in_sentence(program: &Program, words: &[String]) -> Option<String> {
-    let model = words.iter().skip(1).find(|word| is_known(word))?;
+    let place = (1..words.len()).find(|place| is_known(&words[*place]))?;
+    let mut model = words[place].clone();
+    if let Some(tensor) = words.get(place + 1).filter(|word| has_tensor(&model, word)) {
+        model = format!("{model} {tensor}");
+    }
     let verb = words.iter().find_map(|word| match row(word) {
         _ if program.has(word) => Some(word.as_str()),
         Some(Is(here)) => Some(here),
@@ -487,7 +493,7 @@ fn has_value_after(words: &[OsString], place: usize, meant: Meaning, is_valued: 
 }
 
 /// Options of other programs whose value may be `json`.
-const FORMS: [&str; 4] = ["-o", "--output", "--format", "--output-format"];
+const FORMS: [&str; 5] = ["-o", "--output", "--embd-output-format", "--format", "--output-format"];
 
 /// Their values for what is printed without `--json`.
 const TABLES: [&str; 5] = ["agent", "auto", "human", "md", "table"];
@@ -731,7 +737,7 @@ mod tests {
         (r"w llama-cli -m m -p a\nb --no-escape", r"w run generate --chat m --prompt a\nb"),
         ("w diff a b attn_q", "w diff a b --filter attn_q"),
         ("w llama-quantize.exe d o.gguf Q4_0", "w quantize d o.gguf Q4_0"),
-        ("w python -m gguf.scripts.gguf_dump m", "w inspect --metadata m"),
+        ("w python -m gguf.scripts.gguf_dump m", "w inspect --metadata --all m"),
         ("w convert_hf_to_gguf.py d --outtype q4_k_m", "w quantize d --type q4_k_m"),
         ("w convert d --torch_dtype=float16", "w convert d --dtype float16"),
         ("w lms get a/b@q4_k_m", "w pull a/b:q4_k_m"),
@@ -784,7 +790,7 @@ mod tests {
         ("w huggingface-cli scan-cache", "w models huggingface"),
         ("w mlx_lm.manage --scan", "w models huggingface"),
         ("w lms ls", "w models lmstudio"),
-        ("w gguf_dump.py m --json", "w inspect --metadata --json m"),
+        ("w gguf_dump.py m --json", "w inspect --metadata --all --json m"),
         ("w gguf-dump m --no-tensors", "w meta get m"),
         ("w models acme/tiny", "w models --filter acme/tiny"),
         ("w memory a b 8G", "w memory a b --room 8G"),
@@ -801,7 +807,7 @@ mod tests {
         ("w compare a b --text t", "w quality a b --text t"),
         ("w quantize d -t Q4_K_M -j 2", "w quantize d --type Q4_K_M --threads 2"),
         ("w quantize d fp16", "w quantize d fp16"),
-        ("w gguf-dump --json --json-array m", "w inspect --metadata --json m"),
+        ("w gguf-dump --json --json-array m", "w inspect --metadata --all --json m"),
         ("w -m m.gguf -p hi -n 3", "w run generate --chat m.gguf --prompt hi --max-tokens 3"),
         ("w --hf-repo o/n -p hi", "w run generate --chat o/n --prompt hi"),
         ("w convert d to mlx", "w convert d --to mlx"),
@@ -852,6 +858,23 @@ mod tests {
         ("w curl -O https://a/b", "w pull https://a/b"),
         ("w gguf_dump.py --json --no-tensors --json-array m", "w meta get --json m"),
         ("w meta get m name --raw", "w meta get m name"),
+        ("w fclones group .", "w models --duplicates ."),
+        ("w analyze m x", "w inspect m x"),
+        ("w safetensors_util.py extractdata m x y", "w dump m x --output y"),
+        ("w python -m safetensors.convert d", "w convert --to safetensors d"),
+        ("w dump m x --npy y.npy", "w dump m x --output y.npy"),
+        ("w merge -c Cargo.toml o", "w merge Cargo.toml o"),
+        ("w du -sh d", "w models --filter d"),
+        ("w gguf_set_metadata.py m k v l w", "w meta set m k=v l=w"),
+        (
+            "w llama-embedding -m m -p x --embd-output-format json --pooling cls",
+            "w run embed m --text x --json --pooling cls",
+        ),
+        ("w pull a/b --exclude *.bin *.pth", "w pull a/b --exclude *.bin --exclude *.pth"),
+        ("w pull a/b c/d --exclude *.bin", "w pull a/b c/d --exclude *.bin"),
+        ("w pull --ignore-patterns *.bin x.pth a/b", "w pull --exclude *.bin --exclude x.pth a/b"),
+        ("w pull --exclude *.bin a/b", "w pull --exclude *.bin a/b"),
+        ("w pull a/b --exclude *.bin ./c", "w pull a/b --exclude *.bin --output ./c"),
     ];
 
     /// Options of llama-cli about the machine, about how tokens are drawn, and about its log. With them, a

@@ -67,7 +67,10 @@ pub(crate) fn run(args: &Models) -> Done {
     found.faults.iter().for_each(|fault| note(&fault.to_string()));
     if let Some(glob) = args.filter.as_deref().filter(|_| found.models.is_empty()) {
         let fault = format!("no model's name matches \"{glob}\"");
-        let advice = "`weighbridge models` lists the names";
+        let advice = match glob.contains(['<', '=', '>']) {
+            true => "a filter is a part of a name, or a glob; `--sort size` sorts",
+            false => "`weighbridge models` lists the names",
+        };
         return Err(Error::new(ErrorKind::NotFound, fault).advise(advice).into());
     }
     if let Some(by) = args.sort {

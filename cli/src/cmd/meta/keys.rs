@@ -61,10 +61,14 @@ pub(super) fn named(key: &str, model: &Model) -> String {
 }
 
 /// The key that has dots where this one has other marks: `rope_freq_base`, `chat-template`. Ollama's name for the
-/// chat template is `template`.
+/// chat template is `template`, and gguf-py's for what splits words `pre-tokenizer`.
 fn with_dots(key: &str, model: &Model) -> Option<String> {
     let plain = |key: &str| key.replace(['.', '-'], "_");
-    let typed = if key == "template" { "chat_template".to_owned() } else { plain(key) };
+    let typed = match plain(key).as_str() {
+        "template" => "chat_template".to_owned(),
+        "pre_tokenizer" => "pre".to_owned(),
+        other => other.to_owned(),
+    };
     let architecture = with_architecture("{arch}.", model);
     let is_it = |full: &String| {
         let short = full.strip_prefix(&architecture).or_else(|| short(full));

@@ -234,6 +234,27 @@ fn a_sentence_says_what_to_type() {
         ),
         (&["curl", "http://localhost:1/api/generate", "-d", "{}"], "`weighbridge run MODEL TEXT`"),
         (&["python", "examples/convert_x.py", HF], "`weighbridge convert DIR DST` reads"),
+        (&["python3", "-c", "import gguf"], "its module is `import weighbridge`"),
+        (&["mergekit-legacy", "x", "--merge", HF], "`weighbridge merge RECIPE.yml DST`"),
+        (&["mergekit-pytorch", "x.yml", "y"], "`weighbridge merge RECIPE.yml DST`"),
+        (
+            &["gguf_new_metadata.py", "--pre-tokenizer", "qwen2", GGUF, "x.gguf"],
+            "`weighbridge meta set SRC pre-tokenizer=qwen2 -o DST`",
+        ),
+        (
+            &["frobnicate", GGUF, "output_norm.weight", "--outliers", "10"],
+            "`weighbridge assets/sample/sample-Q8_0.gguf output_norm.weight` may be meant",
+        ),
+        (
+            &["dump", GGUF, "output_norm.weight[:4]", "--npy", "x.npy"],
+            "`weighbridge dump assets/sample/sample-Q8_0.gguf output_norm.weight --rows :4 -o x.npy`",
+        ),
+        (&["dump", GGUF, "a", "b", "-o", "x.npz"], "`for t in a b; do weighbridge dump"),
+        (&["convert", HF, "--fuse-gate-up-exps"], "gate and up of experts are two tensors"),
+        (&["run", GGUF, "Once", "--no-think"], "a template gets the prompt"),
+        (&["llama-imatrix", "--in-file", "x.dat", "-o", "y.gguf"], "both forms"),
+        (&["models", "--filter", "size>1MB"], "`--sort size` sorts"),
+        (&["head", "-c", "4", GGUF], "`xxd FILE`"),
     ];
     let said = rows.iter().map(|(words, sentence)| (words, sentence, refused(words)));
     let wrong: Vec<_> = said
@@ -297,6 +318,15 @@ fn words_of_other_programs_mean_the_same() {
         (&["memory", GGUF, "8", "GB"], &["memory", GGUF, "--room", "8GB"]),
         (&["run", "tokens", GGUF, "--ids", "[1, 262]"], &["run", "tokens", GGUF, "--ids", "1,262"]),
         (&["dequantize", GGUF, "--dry-run"], &["convert", GGUF, "--dtype", "F16", "--dry-run"]),
+        (&["analyze", GGUF, "output_norm.weight"], &["inspect", GGUF, "output_norm.weight"]),
+        (
+            &["meta", "set", GGUF, "pre-tokenizer=qwen2", "--dry-run"],
+            &["meta", "set", GGUF, "tokenizer.ggml.pre=qwen2", "--dry-run"],
+        ),
+        (
+            &["merge", BASE, ADAPTER, ADAPTER, "x", "--dry-run"],
+            &["convert", BASE, "x", "--lora", ADAPTER, "--lora", ADAPTER, "--dry-run"],
+        ),
         (&["quantize", "Q4_K_M", HF, "--dry-run"], &["quantize", HF, "Q4_K_M", "--dry-run"]),
         (
             &["convert", HF, "x.gguf", "--dtype", "float16", "--no-lazy", "--dry-run"],
@@ -417,6 +447,9 @@ fn a_note_says_what_was_probably_meant() {
     let shards = path("shards");
     said(&["split", GGUF, &shards, "--max-tensors", "10"]);
     let both = [1, 2].map(|number| format!("{shards}-0000{number}-of-00002.gguf"));
+    let keys = both.each_ref().map(|shard| said(&["gguf-dump", "--no-tensors", shard]));
+    let told = keys.map(|keys| keys.contains("these are the keys of the first shard"));
+    assert_eq!(told, [false, true]);
     assert_eq!(said(&["verify", &both[0], &both[1]]), said(&["verify", &both[0]]));
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{printed, refused, root, run};
+use crate::support::{file, printed, refused, root, run};
 use serde_json::{Value as Json, json};
 
 const BERT: &str = "tests/fixtures/hf/bert-f32";
@@ -268,4 +268,14 @@ fn words_in_lines_are_a_tokenizer() {
     assert!(cut["notes"].to_string().contains("102 tokens is cut to 4"), "{cut}");
     let same = report(&[&model, "--ids", "2,5,5,3"]);
     assert_eq!(cut["embeddings"][0]["embedding"], same["embeddings"][0]["embedding"]);
+}
+
+/// As llama-embedding reads a file: each line is a text.
+#[test]
+fn lines_of_a_file_are_texts() {
+    let (_folder, texts) = file("texts.txt", b"a bridge\n\na scale: -1\n");
+    let words = ["llama-embedding", "-m", SAMPLE, "-f", &texts, "--embd-output-format", "json"];
+    let found = printed(&[&words[..], &["--pooling", "cls"]].concat());
+    let texts = ["--text", "a bridge", "--text", "a scale: -1", "--pooling", "first", "--json"];
+    assert_eq!(found, printed(&[&["run", "embed", SAMPLE], &texts[..]].concat()));
 }
