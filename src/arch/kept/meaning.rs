@@ -362,9 +362,13 @@ impl Reader<'_> {
             return Json::Null;
         }
         let period = ["sliding_window_pattern", "_sliding_window_pattern"];
+        // Keys from which a class derives the kinds.
+        let others = ["global_attn_every_n_layers", "first_k_dense_replace"];
         let is_stated = |key: &&str| self.document.contains_key(key);
+        let derives = self.count("max_window_layers").is_some()
+            || period.iter().chain(&others).any(is_stated);
         let of_class = || transformers::kinds_of_layers(self.model_type, layers as usize);
-        let of_class = if unused || period.iter().any(is_stated) { None } else { of_class() };
+        let of_class = if unused || derives { None } else { of_class() };
         let kinds = kinds.or_else(|| of_class.as_ref()?.as_array());
         let period = period.iter().find_map(|key| self.count(key));
         let usual = family::defaults(self.model_type).value("layer_pattern");

@@ -342,6 +342,22 @@ fn what_changes_nothing_is_not_noted() {
     }
 }
 
+/// GGUF has no key for the windows of this class, which begin at a layer.
+#[test]
+fn windows_from_a_layer_on_are_noted() {
+    let mut model = models().into_iter().find(|model| model.name == "dots1").expect("a list");
+    let config = model.config.as_object_mut().expect("an object");
+    config.remove("layer_types");
+    config.extend([
+        ("sliding_window".to_owned(), json!(8)),
+        ("max_window_layers".to_owned(), json!(0)),
+    ]);
+    let opened = crate::models::open(&model, Form::HuggingFace, &model.forms[0].1);
+    let options = ConvertOptions::new(&GGUF).allow_unloadable(true);
+    let plan = ops::convert(&opened.model, &options).expect("a plan");
+    assert!(plan.notes.join("; ").contains("sliding windows: "), "{:?}", plan.notes);
+}
+
 /// A field that is stated under its class's other name counts for llama.cpp, and has its own name for mlx-lm.
 #[test]
 fn another_name_of_a_field_is_understood() {
