@@ -14,7 +14,7 @@ import weighbridge as wb
 
 WRITING = (wb.convert, wb.quantize, wb.merge, wb.split, wb.join, wb.create, wb.extract_lora)
 
-SHOWN = {"all", "by-layer", "help", "json", "list-types", "sort", "version"}
+SHOWN = {"all", "by-layer", "help", "json", "list-types", "quiet", "sort", "version"}
 """Options of what the program prints."""
 
 ELSEWHERE = {
