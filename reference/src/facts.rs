@@ -227,7 +227,7 @@ impl<'m> Facts<'m> {
     pub(crate) fn layers(&self) -> u32 {
         // GGUF counts them.
         let next = self.config.experts.n_next_token_layers.as_ref();
-        let next = next.filter(|next| next.source.ends_with(".nextn_predict_layers"));
+        let next = next.filter(|next| next.source.ends_with("nextn_predict_layers"));
         let layers = self.config.n_layers.value.saturating_sub(next.map_or(0, |next| next.value));
         let predicts =
             |layer: &u32| self.model.has(&format!("layers.{layer}.nextn.projection.weight"));
@@ -339,7 +339,7 @@ impl<'m> Facts<'m> {
 
     /// The number of a layer where the files have a list of them in place of this field.
     pub(crate) fn of_layer(&self, field: &Field<u32>, layer: u32) -> Result<u32> {
-        let key = field.source.rsplit(' ').next().unwrap_or_default();
+        let key = field.source.path();
         if !self.is_list(key) {
             return Ok(field.value);
         }

@@ -1,6 +1,6 @@
 //! Recommended settings for generating text.
 
-use super::Field;
+use super::{Field, FieldSource};
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
 use crate::rounding::f32_of;
@@ -37,10 +37,10 @@ pub struct GenerationConfig {
     pub other: Map<String, Json>,
 }
 
-/// The place of the settings, and the prefix of a key in messages.
+/// The settings as the files state them, and how messages name the place of a key.
 struct SettingsSource<'a> {
     json: Map<String, Json>,
-    shown: &'static str,
+    shown: fn(&str) -> FieldSource,
     store: &'a Store,
 }
 
@@ -56,13 +56,13 @@ impl SettingsSource<'_> {
             let Some(json) = self.json.remove(key).filter(|json| !json.is_null()) else {
                 continue;
             };
-            let source = format!("{}{key}", self.shown);
+            let source = (self.shown)(key);
             let Some(value) = read(&json) else {
                 let shown = crate::bytes::Text::new(json.to_string().as_bytes()).brief();
                 let fault = format!("{shown}, but {what} is needed");
                 return Err(Error::malformed(fault).in_file(self.store.path()).in_key(source));
             };
-            return Ok(Some(Field { value, source: source.into() }));
+            return Ok(Some(Field { value, source }));
         }
         Ok(None)
     }
@@ -135,21 +135,23 @@ fn find(store: &Store) -> Result<Option<SettingsSource<'_>>> {
             let fault = "the file is not a JSON object";
             return Err(Error::malformed(fault).in_file(store.path()).in_key(file));
         };
-        return Ok(Some(SettingsSource { json, shown: "generation_config.json ", store }));
+        let shown = |key: &str| FieldSource::document("generation_config.json", key);
+        return Ok(Some(SettingsSource { json, shown, store }));
     }
     let key = "ollama.params";
     if let Some(text) = store.metadata().str(key) {
         let json = crate::store::document::parse(text.as_bytes(), store.limits())
             .map_err(|error| error.in_file(store.path()).in_key(key))?;
         if let Json::Object(json) = json {
-            return Ok(Some(SettingsSource { json, shown: "ollama.params ", store }));
+            let shown = |key: &str| FieldSource::document("ollama.params", key);
+            return Ok(Some(SettingsSource { json, shown, store }));
         }
     }
-    let shown = "general.sampling.";
+    let prefix = "general.sampling.";
     let mut json = Map::new();
     for (key, value) in store.metadata().iter() {
         let key = key.spelling();
-        let Some(name) = key.strip_prefix(shown) else { continue };
+        let Some(name) = key.strip_prefix(prefix) else { continue };
         let value = match (value.to_bool(), value.to_i128(), value.to_text()) {
             (Some(flag), ..) => Json::from(flag),
             (_, Some(number), _) => i64::try_from(number).map_or(Json::Null, Json::from),
@@ -158,5 +160,6 @@ fn find(store: &Store) -> Result<Option<SettingsSource<'_>>> {
         };
         json.insert(name.to_owned(), value);
     }
+    let shown = |key: &str| FieldSource::key(format!("general.sampling.{key}"));
     Ok((!json.is_empty()).then_some(SettingsSource { json, shown, store }))
 }

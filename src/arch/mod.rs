@@ -42,9 +42,9 @@ pub(crate) use auxiliary::NEXT_TOKENS;
 pub(crate) use conditional::ConditionalName;
 pub(crate) use config::KeptDocument;
 pub use config::{
-    AttentionConfig, ConfigField, ConfigValue, EncoderConfig, ExpertConfig, Field, Gating,
-    LayerKind, LayerLayout, ModelConfig, NormKind, RopeConfig, RopeScaling, RopeScalingKind,
-    ScaleConfig, SsmConfig,
+    AttentionConfig, ConfigField, ConfigValue, EncoderConfig, ExpertConfig, Field, FieldSource,
+    Gating, LayerKind, LayerLayout, ModelConfig, NormKind, RopeConfig, RopeScaling,
+    RopeScalingKind, ScaleConfig, SourceKind, SsmConfig,
 };
 pub(crate) use cut::{Cut, Stage, TensorCut, pipeline_layers};
 pub(crate) use dialect_names::{DialectTensor, dialect_tensors};

@@ -72,8 +72,8 @@ impl Auxiliary {
         auxiliary::COMPUTED.contains(&self.reason)
     }
 
-    /// Whether it is a weight of another part than the language model.
-    pub(crate) fn is_weight(&self) -> bool {
+    /// Whether it is a weight of a part that `diff` compares beside the language model.
+    pub(crate) fn is_of_another_part(&self) -> bool {
         self.is_of_a_tower() || self.reason == auxiliary::NEXT_TOKENS
     }
 

@@ -7,7 +7,9 @@ use foldhash::fast::RandomState;
 
 use super::architecture::{Architecture, Prefix, RopeLayout};
 use super::auxiliary;
-use super::config::{self, ConfigReader, ConfigValue, Field, KeptDocument, ModelConfig};
+use super::config::{
+    self, ConfigReader, ConfigValue, Field, FieldSource, KeptDocument, ModelConfig,
+};
 use super::experts::{Experts, add_experts};
 use super::family::{self, architectures};
 use super::kept::{self, Kept};
@@ -30,7 +32,7 @@ use crate::store::{Encoding, Store};
 ///
 /// `Malformed` if the value is not a string.
 pub(crate) fn architecture_name(store: &Store) -> Result<Option<Field<String>>> {
-    let named = |name: &str, source: Cow<'static, str>| Field { value: name.to_owned(), source };
+    let named = |name: &str, source: FieldSource| Field { value: name.to_owned(), source };
     let key = "general.architecture";
     if let Some(value) = store.metadata().get(key) {
         let name = value.to_text().and_then(|text| text.to_str()).ok_or_else(|| {
@@ -41,15 +43,15 @@ pub(crate) fn architecture_name(store: &Store) -> Result<Option<Field<String>>> 
             .in_file(store.path())
             .in_key(key)
         })?;
-        return Ok(Some(named(name, key.into())));
+        return Ok(Some(named(name, FieldSource::key(key))));
     }
     if let Some(config) = store.document("config.json") {
         // The config of the language model is more specific than that of a model that contains it.
         for (at, config) in config::nested_configs(config) {
             if let Some(name) = config.get("model_type").and_then(|name| name.as_str()) {
                 let dot = if at.is_empty() { "" } else { "." };
-                let source = format!("config.json {at}{dot}model_type");
-                return Ok(Some(named(name, source.into())));
+                let path = format!("{at}{dot}model_type");
+                return Ok(Some(named(name, FieldSource::document("config.json", &path))));
             }
         }
     }

@@ -193,7 +193,7 @@ impl<'a> SourceModel<'a> {
 
     /// The pooling of an embedding model's outputs, as GGUF numbers it.
     pub(crate) fn pooling(&self) -> Result<Option<u32>> {
-        Ok(pooling::stated(self.reader.store)?.map(|(number, _)| number))
+        Ok(pooling::stated(self.reader.store)?.map(|stated| stated.value))
     }
 
     /// The layers of this kind, if `config.json` lists the kinds.

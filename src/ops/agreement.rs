@@ -331,7 +331,7 @@ impl PlannedDirectory<'_> {
         let has_class = self.dialect == Dialect::Mlx && mlx_lm::class(model_type).is_some();
         let config = self.model.config().ok().filter(|_| has_class)?;
         let causal = config.attention.causal.as_ref().filter(|causal| !causal.value)?;
-        let stated = causal.source.starts_with("config.json");
+        let stated = causal.source.document_name() == Some("config.json");
         stated.then(|| format!("has causal attention ({} says otherwise)", causal.source))
     }
 

@@ -1,7 +1,5 @@
 //! The `config` verb: the numbers that an engine needs, each with its source.
 
-use std::borrow::Cow;
-
 use crate::arch::{ConfigValue, Dialect, Field, GenerationConfig};
 use crate::error::Result;
 use crate::json::{Json, Map, json};
@@ -77,7 +75,7 @@ pub fn config(model: &Model) -> Result<ConfigReport<'_>> {
     let (resolution, config) = (model.resolution()?, model.config()?);
     let mut fields: Vec<ReportedField> = Vec::new();
     for field in config.fields() {
-        let (name, source) = (field.name.to_owned(), field.source.to_owned());
+        let (name, source) = (field.name.to_owned(), field.source.to_string());
         fields.push(ReportedField { group: field.group, name, value: field.value, source });
     }
     if let Some(rope) = resolution.stored_rope_layout() {
@@ -133,7 +131,7 @@ impl ReportFields {
 }
 
 fn tokenizer(tokenizer: &Tokenizer<'_>) -> Vec<ReportedField> {
-    let source: &Cow<'static, str> = &tokenizer.kind.source;
+    let source = &tokenizer.kind.source;
     let merges = tokenizer.merges().count();
     let mut fields = ReportFields::of("tokenizer");
     fields.push("tokenizer", tokenizer.kind.value.name().into(), source);

@@ -199,7 +199,7 @@ impl TensorPairs {
             }
         };
         let auxiliary = a.resolution()?.auxiliary.iter().chain(&b.resolution()?.auxiliary);
-        let auxiliary = auxiliary.filter(|tensor| canonical || !tensor.is_weight());
+        let auxiliary = auxiliary.filter(|tensor| canonical || !tensor.is_of_another_part());
         let auxiliary: HashSet<&str> = auxiliary.map(|tensor| tensor.stored.as_str()).collect();
         let of_b = tensors(b, canonical, &auxiliary)?;
         let places = (0..).zip(&of_b).map(|(n, view)| (view.name().to_owned(), n));
@@ -247,23 +247,26 @@ impl TensorPairs {
 
     /// Pairs the weights outside of the language models by stored name.
     fn add_parts(&mut self, a: &Model, b: &Model) -> Result<()> {
-        let of_b = parts(b)?.into_iter().map(|part| (part.name().to_owned(), part));
-        let mut of_b: HashMap<String, Tensor> = of_b.collect();
+        let of_b = parts(b)?.into_iter().enumerate();
+        let mut of_b: HashMap<String, (usize, Tensor)> =
+            of_b.map(|(place, part)| (part.name().to_owned(), (place, part))).collect();
         let (mut only_a, before) = (Vec::new(), self.both.len());
         for a in parts(a)? {
             let name = a.name().to_owned();
             match of_b.remove(&name) {
-                Some(b) => self.both.push(TensorPair { name, a, b, is_copy: false }),
+                Some((_, b)) => self.both.push(TensorPair { name, a, b, is_copy: false }),
                 None => only_a.push(a),
             }
         }
-        let only_b = parts(b)?.into_iter().filter(|part| of_b.contains_key(part.name()));
+        let mut only_b: Vec<(usize, Tensor)> = of_b.into_values().collect();
+        only_b.sort_unstable_by_key(|(place, _)| *place);
+        let only_b: Vec<Tensor> = only_b.into_iter().map(|(_, part)| part).collect();
         if self.both.len() > before {
             self.only_a.extend(only_a);
             self.only_b.extend(only_b);
             return Ok(());
         }
-        for (which, only) in [("A", only_a), ("B", only_b.collect())] {
+        for (which, only) in [("A", only_a), ("B", only_b)] {
             if let Some(first) = only.first() {
                 let (name, more) = (first.name(), only.len().saturating_sub(1));
                 let what = "no part of its language model";
@@ -350,7 +353,7 @@ fn tensors(model: &Model, canonical: bool, auxiliary: &HashSet<&str>) -> Result<
 
 /// The weights of a model outside of its language model, under their stored names.
 fn parts(model: &Model) -> Result<Vec<Tensor>> {
-    let weights = model.resolution()?.auxiliary.iter().filter(|tensor| tensor.is_weight());
+    let weights = model.resolution()?.auxiliary.iter().filter(|tensor| tensor.is_of_another_part());
     weights.map(|tensor| model.stored_tensor(&tensor.stored)).collect()
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::kinds::TokenizerKind;
 use super::tokens::{Tokenizer, Tokens};
 use super::{files, json, special};
-use crate::arch::{ConfigValue, Field};
+use crate::arch::{ConfigValue, Field, FieldSource};
 use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::metadata::{Array, Value};
@@ -22,7 +22,8 @@ impl<'a> Tokenizer<'a> {
         let found = match of_metadata(store)? {
             Some(found) => Some(found),
             None => files::beside(store)?.map(|(vocabulary, source)| {
-                let kind = Field { value: vocabulary.kind.clone(), source: source.into() };
+                let kind =
+                    Field { value: vocabulary.kind.clone(), source: FieldSource::file(source) };
                 (kind, Tokens::File(vocabulary))
             }),
         };
@@ -62,7 +63,7 @@ fn of_metadata(store: &Store) -> Result<Option<TokenizerSource<'_>>> {
         };
         let vocabulary = json::tokenizer(Cow::Borrowed(text.as_bytes()), store.limits());
         let vocabulary = vocabulary.map_err(|error| error.in_file(store.path()).in_key(key))?;
-        let kind = Field { value: vocabulary.kind.clone(), source: key.into() };
+        let kind = Field { value: vocabulary.kind.clone(), source: FieldSource::key(key) };
         return Ok(Some((kind, Tokens::File(vocabulary))));
     }
     let array = |key: &str, what: &str, is: fn(&Array<'_>) -> bool| match metadata.get(key) {
@@ -103,5 +104,5 @@ fn of_metadata(store: &Store) -> Result<Option<TokenizerSource<'_>>> {
         _ => TokenizerKind::Other(name.spelling().into_owned()),
     };
     let tokens = Tokens::Arrays { texts, scores: of_scores, kinds: of_kinds, merges };
-    Ok(Some((Field { value: kind, source: key.into() }, tokens)))
+    Ok(Some((Field { value: kind, source: FieldSource::key(key) }, tokens)))
 }

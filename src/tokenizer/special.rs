@@ -1,10 +1,8 @@
 //! Special tokens, chat templates, and whether a text starts or ends with a special token.
 
-use std::borrow::Cow;
-
 use super::template::ChatTemplate;
 use super::tokens::{Tokenizer, Tokens};
-use crate::arch::{ConfigValue, Field};
+use crate::arch::{ConfigValue, Field, FieldSource};
 use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::json::Json;
@@ -107,13 +105,15 @@ fn of_metadata(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
         let id = value.to_i128().ok_or_else(|| wrong(&key, value, "a token number"))?;
         let id = u32::try_from(id).ok().filter(|&id| tokenizer.has(id));
         if let Some(id) = id.filter(|_| tokenizer.special(name).is_none()) {
-            tokenizer.special.push((name.to_owned(), Field { value: id, source: key.into() }));
+            tokenizer
+                .special
+                .push((name.to_owned(), Field { value: id, source: FieldSource::key(key) }));
         }
     }
     let flag = |key: &'static str| match metadata.get(key) {
         None => Ok(None),
         Some(value) => match value.to_bool() {
-            Some(flag) => Ok(Some(Field { value: flag, source: key.into() })),
+            Some(flag) => Ok(Some(Field { value: flag, source: FieldSource::key(key) })),
             None => Err(wrong(key, value, "true or false")),
         },
     };
@@ -121,7 +121,7 @@ fn of_metadata(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
     tokenizer.add_eos = flag("tokenizer.ggml.add_eos_token")?;
     let key = "tokenizer.ggml.pre";
     tokenizer.pre =
-        metadata.str(key).map(|pre| Field { value: pre.to_owned(), source: key.into() });
+        metadata.str(key).map(|pre| Field { value: pre.to_owned(), source: FieldSource::key(key) });
     tokenizer.chat_templates = templates_of_keys(store)?;
     Ok(())
 }
@@ -141,7 +141,7 @@ fn templates_of_keys(store: &Store) -> Result<Vec<ChatTemplate>> {
         };
         let text = value.to_text().and_then(|text| text.to_str());
         let text = text.ok_or_else(|| wrong_type(store, &spelled, value, "text"))?;
-        let text = Field { value: text.to_owned(), source: Cow::Owned(spelled.into_owned()) };
+        let text = Field { value: text.to_owned(), source: FieldSource::key(spelled.into_owned()) };
         templates.push(ChatTemplate { name, text });
     }
     Ok(templates)
@@ -151,7 +151,7 @@ fn of_documents(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
     let config = store.read_document("tokenizer_config.json")?;
     let map = store.read_document("special_tokens_map.json")?;
     // The texts first; their numbers follow in a single pass over the vocabulary.
-    let mut texts: Vec<(&str, &str, String)> = Vec::new();
+    let mut texts: Vec<(&str, &str, FieldSource)> = Vec::new();
     let documents = [("tokenizer_config.json", &config), ("special_tokens_map.json", &map)];
     for (document, json) in documents {
         let Some(json) = json else { continue };
@@ -160,7 +160,7 @@ fn of_documents(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
             let found = json.get(key).map(|token| token.get("content").unwrap_or(token));
             let text = found.and_then(Json::as_str);
             if let Some(text) = text.filter(|_| texts.iter().all(|(other, ..)| *other != name)) {
-                texts.push((name, text, format!("{document} {key}")));
+                texts.push((name, text, FieldSource::document(document, key)));
             }
         }
     }
@@ -174,7 +174,7 @@ fn of_documents(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
     }
     let mut special = Vec::new();
     for (id, (name, _, source)) in ids.into_iter().zip(texts) {
-        special.extend(id.map(|id| (name.to_owned(), Field { value: id, source: source.into() })));
+        special.extend(id.map(|id| (name.to_owned(), Field { value: id, source })));
     }
     let model = store.document("config.json");
     for (name, key) in NAMES {
@@ -186,14 +186,14 @@ fn of_documents(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
         let id = id.and_then(|id| id.as_u64().or_else(|| id.as_array()?.first()?.as_u64()));
         let id = id.and_then(|id| u32::try_from(id).ok()).filter(|&id| tokenizer.has(id));
         if let Some(value) = id.filter(|_| special.iter().all(|(other, _)| other != name)) {
-            let source = format!("config.json {key}").into();
+            let source = FieldSource::document("config.json", &key);
             special.push((name.to_owned(), Field { value, source }));
         }
     }
     tokenizer.special = special;
     let flag = |key: &str| {
         let flag = config.as_ref()?.get(key)?.as_bool()?;
-        Some(Field { value: flag, source: format!("tokenizer_config.json {key}").into() })
+        Some(Field { value: flag, source: FieldSource::document("tokenizer_config.json", key) })
     };
     tokenizer.add_bos = flag("add_bos_token");
     tokenizer.add_eos = flag("add_eos_token").or_else(|| unended(config.as_deref()?));
@@ -207,7 +207,7 @@ const UNENDED: [&str; 5] = ["Llama", "CodeLlama", "Gemma", "InternLM", "Qwen"];
 /// That a class of tokenizers adds no end token.
 fn unended(config: &Json) -> Option<Field<bool>> {
     let class = config.get("tokenizer_class")?.as_str()?;
-    let source = "tokenizer_config.json tokenizer_class".into();
+    let source = FieldSource::document("tokenizer_config.json", "tokenizer_class");
     UNENDED.iter().any(|name| class.starts_with(name)).then_some(Field { value: false, source })
 }
 
@@ -249,9 +249,9 @@ pub(crate) fn chat_templates_beside(store: &Store) -> (String, String) {
 
 /// The chat templates in all files that may contain them, the newest kind of file first.
 fn templates(store: &Store, config: Option<&Json>) -> Result<Vec<ChatTemplate>> {
-    let unnamed = |text: &str, source: &'static str| ChatTemplate {
+    let unnamed = |text: &str, source: FieldSource| ChatTemplate {
         name: None,
-        text: Field { value: text.to_owned(), source: source.into() },
+        text: Field { value: text.to_owned(), source },
     };
     let text = |found: CompanionFiles| {
         String::from_utf8(found.bytes).map_err(|error| {
@@ -263,14 +263,14 @@ fn templates(store: &Store, config: Option<&Json>) -> Result<Vec<ChatTemplate>> 
     let file = "chat_template.jinja";
     let limit = (store.limits().document_bytes, "document_bytes");
     if let Some(found) = store.read_companion(file, limit)? {
-        templates.push(unnamed(&text(found)?, file));
+        templates.push(unnamed(&text(found)?, FieldSource::file(file)));
     }
     let file = "chat_template.json";
     if templates.is_empty()
         && let Some(json) = store.read_document(file)?
         && let Some(text) = json.get("chat_template").and_then(Json::as_str)
     {
-        templates.push(unnamed(text, file));
+        templates.push(unnamed(text, FieldSource::file(file)));
     }
     // Transformers 5 saves a file for each template that has a name.
     for (source, path) in store.files_in(TEMPLATES)? {
@@ -278,10 +278,13 @@ fn templates(store: &Store, config: Option<&Json>) -> Result<Vec<ChatTemplate>> 
         if path.extension().is_some_and(|ending| ending == "jinja") {
             let name = Some(name.to_owned());
             let value = text(store.read_file(path, limit)?)?;
-            templates.push(ChatTemplate { name, text: Field { value, source: source.into() } });
+            templates.push(ChatTemplate {
+                name,
+                text: Field { value, source: FieldSource::file(source) },
+            });
         }
     }
-    let source = "tokenizer_config.json chat_template";
+    let source = FieldSource::document("tokenizer_config.json", "chat_template");
     let has = |templates: &[ChatTemplate], name: &Option<String>| {
         templates.iter().any(|template| template.name == *name)
     };
@@ -295,7 +298,7 @@ fn templates(store: &Store, config: Option<&Json>) -> Result<Vec<ChatTemplate>> 
                 let (Some(name), Some(text)) = (text("name"), text("template")) else { continue };
                 let name = Some(name.to_owned()).filter(|name| name != "default");
                 if !has(&templates, &name) {
-                    let text = Field { value: text.to_owned(), source: source.into() };
+                    let text = Field { value: text.to_owned(), source: source.clone() };
                     templates.push(ChatTemplate { name, text });
                 }
             }

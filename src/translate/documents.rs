@@ -507,7 +507,7 @@ fn unlike(own: &ModelConfig, given: &ModelConfig) -> Vec<String> {
     });
     let loss = |own: ConfigField<'_>| {
         let given = other(own.name).map(|given| &given.value);
-        let document = own.source.split(' ').next().filter(|name| name.ends_with(".json"));
+        let document = own.source.document_name();
         let lost = match given {
             Some(given) => !kept::same(given, &own.value),
             None => document.is_some(),

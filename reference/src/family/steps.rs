@@ -1,7 +1,7 @@
 //! Steps of plans: what a single block cannot say. Facts are those of the models' classes in
 //! transformers.
 
-use weighbridge::arch::{Dialect, RopeScalingKind};
+use weighbridge::arch::{Dialect, RopeScalingKind, SourceKind};
 use weighbridge::json::Json;
 use weighbridge::model::Encoding;
 
@@ -280,7 +280,7 @@ fn clamped_swiglu(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
 /// The borders of YaRN's ramp are not rounded. GGUF has no key for it; a config that the file keeps says it otherwise.
 fn untruncated_rope(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     let kind = facts.config.rope_scaling.kind.as_ref();
-    let is_kept = kind.is_some_and(|kind| kind.source.starts_with("weighbridge.config "));
+    let is_kept = kind.is_some_and(|kind| kind.source.kind() == SourceKind::Kept);
     if facts.model.resolution()?.dialect == Dialect::Gguf && !is_kept {
         let base = &facts.config.rope_theta;
         let of_windows = facts.config.rope.local_theta.as_ref().unwrap_or(base);
@@ -471,7 +471,7 @@ fn bounded_decay(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
 
 /// Published configs of OLMo Hybrid state a base of null: the models have no rotary embeddings.
 fn optional_rope(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
-    if facts.config.rope_theta.source == "default" {
+    if facts.config.rope_theta.source.kind() == SourceKind::Usual {
         plan.attentions().for_each(|attention| attention.rope = None);
     }
     Ok(())
@@ -673,7 +673,7 @@ pub(super) fn reversed(plan: &mut Plan) -> Result<()> {
 /// Beam's layers without a window have no rotary embeddings; their queries grow with the position.
 fn beam_positions(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     if facts.config.rope.local_theta.is_none()
-        || facts.config.rope_theta.source.contains("full_attention")
+        || facts.config.rope_theta.source.is_within("full_attention")
     {
         let fault = "rotary embeddings in layers without a window, or none in those with one";
         return Err(Error::Unsupported(fault.to_owned()));

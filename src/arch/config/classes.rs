@@ -1,6 +1,7 @@
 //! Facts that only the name of a model's class states.
 
 use super::field::Field;
+use super::origin::FieldSource;
 use crate::arch::Resolution;
 use crate::json::Json;
 use crate::store::Store;
@@ -20,5 +21,5 @@ pub(super) fn bidirectional(store: &Store, resolution: &Resolution) -> Option<Fi
     let has_encoder = || resolution.mapped.iter().any(|one| one.canonical.starts_with("enc."));
     let encodes = resolution.architecture.is_some_and(|row| row.encodes) || has_encoder();
     let found = !encodes && classes.iter().any(is_one);
-    found.then(|| Field::derived(false, "config.json architectures"))
+    found.then(|| Field::derived(false, FieldSource::document("config.json", "architectures")))
 }

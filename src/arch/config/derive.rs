@@ -8,6 +8,7 @@ use super::keys::{
 };
 use super::layout::{self, Layouts, holds};
 use super::model::ModelConfig;
+use super::origin::{FieldSource, SourceKind};
 use super::pooling;
 use super::read::ConfigReader;
 use super::values::{LayerKind, LayerLayout, NormKind, PerLayer, RopeScalingKind};
@@ -110,8 +111,8 @@ fn split(field: Option<Field<PerLayer>>) -> (Option<Field<u32>>, Option<Field<Ve
     match value {
         PerLayer::Same(_) => (Some(Field { value: largest, source }), None),
         PerLayer::Each(each) => {
-            let of = format!("{source} (the largest of all layers)");
-            (Some(Field::derived(largest, of)), Some(Field { value: each, source }))
+            let of = source.clone().remarked(" (the largest of all layers)");
+            (Some(Field { value: largest, source: of }), Some(Field { value: each, source }))
         }
     }
 }
@@ -152,7 +153,7 @@ pub(crate) fn derived(reader: &ConfigReader<'_>, resolution: &Resolution) -> Res
         kv_dim: product(reader, &n_kv_heads, &head_dim, "n_kv_heads * head_dim")?,
         max_seq_len: core.max_seq_len,
         activation: core.activation,
-        rope_theta: core.rope_theta.unwrap_or(Field::derived(10_000.0, "default")),
+        rope_theta: core.rope_theta.unwrap_or(Field::derived(10_000.0, FieldSource::usual())),
         family: row.map(|row| Field::derived(row, resolution.reason.clone())),
         architecture: reader.architecture.clone(),
         dim,
@@ -292,7 +293,7 @@ impl<'d> ConfigDraft<'d> {
         };
         let each: Vec<u32> = (0..n_layers).map(of_layer).collect();
         let largest = each.iter().copied().max().unwrap_or(stated.value);
-        let source = format!("{}, {} times in windows", stated.source, times.value);
+        let source = stated.source.remarked(format_args!(", {} times in windows", times.value));
         self.attention.n_kv_heads_per_layer = Some(Field::derived(each, source.clone()));
         Field::derived(largest, source)
     }
@@ -303,7 +304,7 @@ impl<'d> ConfigDraft<'d> {
             // What cannot be read is an error for those who convert the model, not for those who open
             // it.
             let stated = pooling::stated(store).ok().flatten();
-            self.attention.pooling_type = stated.map(|(number, file)| Field::derived(number, file));
+            self.attention.pooling_type = stated;
         }
     }
 
@@ -414,7 +415,7 @@ impl<'d> ConfigDraft<'d> {
         // Where the part that is rotated is stated for layers with full attention alone, the others
         // rotate whole heads.
         let part = self.rope.partial_factor.as_ref();
-        let of_full = part.is_some_and(|part| part.source.contains(".full_attention."));
+        let of_full = part.is_some_and(|part| part.source.is_within("full_attention"));
         let apart = self.rope.local_theta.is_some() && self.attention.local_head_dim.is_none();
         if of_full && apart && self.rope.local_dimension_count.is_none() {
             let whole = Field::derived(head_dim.value, "same as head_dim");
@@ -422,8 +423,7 @@ impl<'d> ConfigDraft<'d> {
         }
         // The family's base for windows is of no use without one.
         if self.attention.sliding_window.is_none() {
-            let usual = self.reader.default_source();
-            self.rope.local_theta.take_if(|theta| theta.source == usual);
+            self.rope.local_theta.take_if(|theta| theta.source.kind() == SourceKind::Family);
         }
         Ok(())
     }
@@ -452,7 +452,8 @@ impl<'d> ConfigDraft<'d> {
 
     /// The number of experts, and their width.
     fn experts(&mut self, ffn_dim: Option<&Field<u32>>) -> Field<u32> {
-        let n_experts = self.core.n_experts.take().unwrap_or(Field::derived(0, "default"));
+        let n_experts =
+            self.core.n_experts.take().unwrap_or(Field::derived(0, FieldSource::usual()));
         // DeepSeek 2 states groups that it does not use. One group is all experts.
         let several = self.experts.n_expert_groups.as_ref().is_some_and(|groups| groups.value > 1);
         let choice = self.core.choice_of_experts.as_ref();
@@ -543,7 +544,7 @@ fn adjusted(core: &Core, stated: Field<u32>) -> Field<u32> {
     let scaled = (narrow.floor() * factor).floor();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let width = (scaled as u32).checked_next_multiple_of(multiple).unwrap_or(u32::MAX);
-    Field::derived(width, format!("{}, adjusted", stated.source))
+    Field { value: width, source: stated.source.remarked(", adjusted") }
 }
 
 /// The fault of heads whose total width does not fit.
@@ -603,18 +604,13 @@ fn kv_heads(core: &Core, n_heads: &Field<u32>) -> (Field<u32>, Option<Field<Vec<
         (Some(heads), _)
             if core.multi_query.is_some()
                 && core.groups_of_heads.is_none()
-                && is_unread(&heads.source) =>
+                && heads.source.ends_with("num_key_value_heads") =>
         {
             as_many("as many as n_heads, since multi_query is false".to_owned())
         }
         (Some(heads), each) => (heads, each),
         (None, _) => as_many("as many as n_heads".to_owned()),
     }
-}
-
-/// Whether a number of key heads is one that no class with the flag `multi_query` reads.
-fn is_unread(source: &str) -> bool {
-    source.trim_end_matches(')').ends_with("num_key_value_heads")
 }
 
 /// The width of a head, by the first rule that applies.
@@ -665,7 +661,7 @@ fn without_rope(reader: &ConfigReader<'_>, core: &Core, n_layers: u32) -> Option
     let (stated, source) = match (&core.has_rope, &core.positions) {
         (Some(stated), _) => (stated.value, stated.source.clone()),
         (None, Some(kind)) => (["rope", "rotary"].contains(&&*kind.value), kind.source.clone()),
-        (None, None) => (reader.reads_gguf_keys(), "default of the class".into()),
+        (None, None) => (reader.reads_gguf_keys(), FieldSource::class("default of the class")),
     };
     (!stated).then(|| Field::derived((0..n_layers).map(|_| false).collect(), source))
 }
@@ -708,12 +704,13 @@ fn finish_rope(
         let store = reader.store;
         let tensor = |name: &str| store.find(name).map(|tensor| tensor.name().to_string());
         let stored = |name: &str, kind| {
-            tensor(name).map(|name| Field::derived(kind, format!("{name} is stored")))
+            let is_stored = |name| FieldSource::tensors(format!("{name} is stored"));
+            tensor(name).map(|name| Field::derived(kind, is_stored(name)))
         };
         // Mistral's params.json has an object named after the method. A factor without a type scales
         // linearly in llama.cpp, and nothing in the classes of transformers.
         let factor = scaling.factor.as_ref().and_then(|factor| {
-            let kind = match factor.source.contains("yarn.") {
+            let kind = match factor.source.is_within("yarn") {
                 true => RopeScalingKind::Yarn,
                 false => reader.reads_gguf_keys().then_some(RopeScalingKind::Linear)?,
             };
@@ -724,7 +721,7 @@ fn finish_rope(
             .or(factor)
             .or_else(|| {
                 let rotates = rope.dimension_count.is_some();
-                rotates.then(|| Field::derived(RopeScalingKind::None, "default"))
+                rotates.then(|| Field::derived(RopeScalingKind::None, FieldSource::usual()))
             });
     }
     // YaRN's class derives a factor that is null.
@@ -771,7 +768,7 @@ fn vocab_size(
 ) -> Result<Option<Field<u32>>> {
     let rows = embedding.and_then(|tensor| Some((tensor, *tensor.shape().first()?)));
     if let Some((tensor, rows)) = rows {
-        let source = format!("rows of {}", tensor.name());
+        let source = FieldSource::tensors(format!("rows of {}", tensor.name()));
         let value = u32::try_from(rows).map_err(|_| {
             reader.invalid(&source, format!("{rows} rows, but their number must fit in 32 bits"))
         })?;
@@ -791,8 +788,13 @@ fn tied(
     stated: Option<Field<bool>>,
 ) -> Option<Field<bool>> {
     match (embedding, output) {
-        (_, Some(output)) => Some(Field::derived(false, format!("{} is stored", output.name()))),
-        (Some(_), None) => Some(Field::derived(true, "no output matrix is stored")),
+        (_, Some(output)) => {
+            let source = FieldSource::tensors(format!("{} is stored", output.name()));
+            Some(Field::derived(false, source))
+        }
+        (Some(_), None) => {
+            Some(Field::derived(true, FieldSource::tensors("no output matrix is stored")))
+        }
         (None, None) => stated,
     }
 }

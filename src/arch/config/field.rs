@@ -1,8 +1,8 @@
 //! A value of the config, as files hold it and as reports show it.
 
-use std::borrow::Cow;
 use std::fmt;
 
+use super::origin::FieldSource;
 use super::values::Reported;
 use crate::bytes::Text;
 use crate::json::Json;
@@ -14,12 +14,12 @@ pub struct Field<T> {
     /// The value.
     pub value: T,
     /// The metadata key, the path in `config.json`, or the rule that derived it.
-    pub source: Cow<'static, str>,
+    pub source: FieldSource,
 }
 
 impl<T> Field<T> {
-    /// A value that was derived by the rule `source`.
-    pub(super) fn derived(value: T, source: impl Into<Cow<'static, str>>) -> Self {
+    /// A value with this source: another's, or the words of a rule.
+    pub(super) fn derived(value: T, source: impl Into<FieldSource>) -> Self {
         Self { value, source: source.into() }
     }
 }
@@ -36,7 +36,7 @@ pub struct ConfigField<'a> {
     /// Its value.
     pub value: Json,
     /// The place where the value was found, or the rule by which it was derived.
-    pub source: &'a str,
+    pub source: &'a FieldSource,
 }
 
 /// A config value as the file holds it.

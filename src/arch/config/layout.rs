@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use super::field::Field;
 use super::keys::{AttentionConfig, Core, RopeConfig};
+use super::origin::{FieldSource, SourceKind};
 use super::read::ConfigReader;
 use super::values::{LayerKind, LayerLayout, LayerPattern};
 use crate::dialect::Dialect;
@@ -24,8 +25,7 @@ impl Layouts<'_> {
         // Layouts of windows apply only if layers have a window.
         let window = self.window;
         let of_windows = |field: Option<Field<LayerLayout>>| field.filter(|_| window.is_some());
-        let default_source = self.reader.default_source();
-        let is_usual = |pattern: &mut Field<_>| pattern.source == default_source;
+        let is_usual = |pattern: &mut Field<_>| pattern.source.kind() == SourceKind::Family;
         let mut pattern = self.pattern();
         let usual = pattern.take_if(is_usual);
         self.listed(pattern.as_ref())
@@ -92,11 +92,15 @@ impl Layouts<'_> {
     }
 
     /// Layers with attention between others.
-    fn between(&self, attends: impl Fn(u32) -> bool, source: &str) -> Option<Field<LayerLayout>> {
+    fn between(
+        &self,
+        attends: impl Fn(u32) -> bool,
+        source: &FieldSource,
+    ) -> Option<Field<LayerLayout>> {
         let other = &self.core.without_attention.as_ref()?.value;
         let of = |layer| if attends(layer) { LayerKind::Full } else { other.clone() };
         let kinds = (0..self.n_layers).map(of).collect();
-        Some(Field::derived(LayerLayout::of(kinds), source.to_owned()))
+        Some(Field::derived(LayerLayout::of(kinds), source.clone()))
     }
 
     /// Layers with attention by their numbers.

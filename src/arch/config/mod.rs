@@ -10,6 +10,7 @@ pub(crate) mod flags;
 mod keys;
 mod layout;
 mod model;
+mod origin;
 pub(crate) mod pooling;
 mod read;
 mod unused;
@@ -24,6 +25,7 @@ pub use keys::{
 };
 pub(crate) use keys::{KEYS, key};
 pub use model::ModelConfig;
+pub use origin::{FieldSource, SourceKind};
 pub(crate) use read::{ConfigReader, KEPT_CONFIG, KeptDocument, Key, paths, stated};
 pub(crate) use unused::{computed, unused};
 pub(crate) use values::Reported;

@@ -1,6 +1,8 @@
 //! The pooling of an embedding model's outputs, from the files of sentence-transformers next to the
 //! model.
 
+use super::field::Field;
+use super::origin::FieldSource;
 use crate::error::{Error, Result};
 use crate::json::Json;
 use crate::store::Store;
@@ -18,7 +20,7 @@ pub(crate) const MODES: [(&str, &str, u32); 3] = [
 /// # Errors
 ///
 /// `Unsupported` if the pooling is none of these, or its config is missing.
-pub(crate) fn stated(store: &Store) -> Result<Option<(u32, String)>> {
+pub(crate) fn stated(store: &Store) -> Result<Option<Field<u32>>> {
     let modules = store.modules()?;
     let Some(module) = modules.iter().find(|module| module.kind == "Pooling") else {
         return Ok(None);
@@ -49,5 +51,5 @@ pub(crate) fn stated(store: &Store) -> Result<Option<(u32, String)>> {
             format!("unsupported pooling: {found}; one of mean, cls and lasttoken is supported");
         return Err(here(Error::unsupported(fault)));
     };
-    Ok(Some((*number, file)))
+    Ok(Some(Field { value: *number, source: FieldSource::file(file) }))
 }

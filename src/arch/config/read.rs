@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use super::check::{self, Check};
 use super::defaults::Defaults;
 use super::field::{ConfigValue, Field, nested_configs};
+use super::origin::FieldSource;
 use super::values::LayerKind;
 use crate::engines::transformers;
 use crate::error::{Error, Result};
@@ -213,15 +214,13 @@ impl<'a> ConfigReader<'a> {
     }
 
     /// The key that a value of the kept document comes from: the file keeps it, or a GGUF key gives it.
-    fn kept_source(&self, kept: &KeptDocument, path: &str) -> String {
+    fn kept_source(&self, kept: &KeptDocument, path: &str) -> FieldSource {
         let outer = path.split('.').next().unwrap_or_default();
         if kept.kept.contains_key(outer) {
-            return format!("{KEPT_CONFIG} {path}");
+            return FieldSource::kept(KEPT_CONFIG, path);
         }
-        match (kept.gguf_key)(self.store, &self.architecture.value, path) {
-            Some(key) => format!("{key} ({path})"),
-            None => format!("the GGUF keys ({path})"),
-        }
+        let key = (kept.gguf_key)(self.store, &self.architecture.value, path);
+        FieldSource::given(key.as_deref(), path)
     }
 
     /// The value that transformers' class takes if `config.json` omits a key. A key that is `null`
@@ -240,7 +239,7 @@ impl<'a> ConfigReader<'a> {
         (!stated).then_some((*key, value))
     }
 
-    fn find(&self, key: &Key) -> Option<(ConfigValue<'_>, String)> {
+    fn find(&self, key: &Key) -> Option<(ConfigValue<'_>, FieldSource)> {
         let counted = self.kept.as_ref().is_some_and(|kept| kept.counted.contains(&key.name));
         let (gguf, ggml) = match self.store.encoding() {
             Encoding::Gguf if counted || self.kept.is_none() => (key.gguf, None),
@@ -252,7 +251,7 @@ impl<'a> ConfigReader<'a> {
             // Some files leave the prefix out.
             for name in [format!("{}.{key}", self.architecture.value), key.to_owned()] {
                 if let Some(value) = self.store.metadata().get(&name) {
-                    return Some((ConfigValue::Metadata(value), name));
+                    return Some((ConfigValue::Metadata(value), FieldSource::key(name)));
                 }
             }
         }
@@ -275,7 +274,9 @@ impl<'a> ConfigReader<'a> {
                         let dot = if inside.is_empty() { "" } else { "." };
                         let source = match &self.kept {
                             Some(kept) => self.kept_source(kept, &path),
-                            None => format!("{document} {inside}{dot}{path}"),
+                            None => {
+                                FieldSource::document(document, &format!("{inside}{dot}{path}"))
+                            }
                         };
                         return Some((ConfigValue::Json(json), source));
                     }
@@ -290,7 +291,7 @@ impl<'a> ConfigReader<'a> {
         let (name, value) = self.of_class(self.keys(key))?;
         Some((
             ConfigValue::Json(value),
-            format!("default of {} for {name}", self.architecture.value),
+            FieldSource::class(format!("default of {} for {name}", self.architecture.value)),
         ))
     }
 
@@ -302,7 +303,7 @@ impl<'a> ConfigReader<'a> {
     pub(crate) fn field<T>(&self, key: &Key, check: Check<T>) -> Result<Option<Field<T>>> {
         let Some((found, source)) = self.find(key) else { return Ok(None) };
         let value = check(found).map_err(|fault| self.invalid(&source, fault))?;
-        Ok(value.map(|value| Field { value, source: source.into() }))
+        Ok(value.map(|value| Field { value, source }))
     }
 
     /// Like [`field`](Self::field), with the family's default if there is no value.
@@ -315,7 +316,7 @@ impl<'a> ConfigReader<'a> {
             return Ok(Some(field));
         }
         let Some(default) = self.defaults.of_row(key.name) else { return Ok(None) };
-        let source = default.source.map_or_else(|| self.default_source(), str::to_owned);
+        let source = default.source.map_or_else(|| self.default_source(), FieldSource::from);
         let value = check(ConfigValue::Json(&default.value.into()))
             .map_err(|fault| self.invalid(&source, fault))?;
         Ok(value.map(|value| Field::derived(value, source)))
@@ -339,7 +340,7 @@ impl<'a> ConfigReader<'a> {
     }
 
     /// The source of a default of the family.
-    pub(crate) fn default_source(&self) -> String {
-        format!("default of {}", self.architecture.value)
+    fn default_source(&self) -> FieldSource {
+        FieldSource::family(format!("default of {}", self.architecture.value))
     }
 }

@@ -1,7 +1,7 @@
 //! Checks the vocabulary against the embedding, special tokens against the vocabulary, and chat
 //! templates.
 
-use crate::arch::ModelConfig;
+use crate::arch::{ModelConfig, SourceKind};
 use crate::engines::llama_cpp;
 use crate::error::{ErrorKind, Result};
 use crate::json::Json;
@@ -131,7 +131,8 @@ fn configs(store: &Store) -> Option<(String, &Json)> {
 
 /// The rows of the embedding, if the tensors determine their number.
 fn rows_of_embedding(config: &ModelConfig) -> Option<u64> {
-    let rows = config.vocab_size.as_ref().filter(|rows| rows.source.starts_with("rows of "))?;
+    let rows =
+        config.vocab_size.as_ref().filter(|rows| rows.source.kind() == SourceKind::Tensors)?;
     u64::from(rows.value).checked_add(more_embeddings(config))
 }
 

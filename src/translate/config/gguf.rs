@@ -5,7 +5,7 @@ use crate::arch::family;
 use crate::arch::rotary::llama3_factors;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::arch::variant::{KeyRule, KeyType, Variant};
-use crate::arch::{Resolution, RopeScalingKind, config_reader, source_model};
+use crate::arch::{Resolution, RopeScalingKind, SourceKind, config_reader, source_model};
 use crate::engines::mlx_lm;
 use crate::error::{Error, Result};
 use crate::json::Json;
@@ -84,7 +84,7 @@ pub(crate) fn gguf_keys(store: &Store, resolution: &Resolution, out: &mut KeyVal
                 )]
                 let rotated = (f64::from(model.config.head_dim.value) * f64::from(part)) as u32;
                 let count = rope.dimension_count.as_ref();
-                let stated = count.filter(|count| !count.source.starts_with("head_dim"));
+                let stated = count.filter(|count| count.source.kind() != SourceKind::Rule);
                 keys.count("rope.dimension_count", stated.map_or(rotated, |count| count.value));
                 continue;
             }

@@ -114,7 +114,7 @@ pub(super) fn class(
     store: &Store,
     tokenizer: &Tokenizer<'_>,
 ) -> Result<Option<&'static TokenizerClass>> {
-    if tokenizer.kind.source != "vocab.json" {
+    if *tokenizer.kind.source != *"vocab.json" {
         return Ok(None);
     }
     let config = store.read_document("tokenizer_config.json")?;

@@ -786,7 +786,10 @@ fn other_keys_are_kept() {
             },
         },
     }));
-    assert_eq!(of(&store).expect("a config").dim.source, "config.json text_config.hidden_size");
+    assert_eq!(
+        of(&store).expect("a config").dim.source.as_str(),
+        "config.json text_config.hidden_size"
+    );
     assert_snapshot!(other(&store), @"
     config.json architectures: [1 elements]
     config.json boi_token_index: 5

@@ -168,7 +168,7 @@ fn the_header_of_whisper_cpp_is_a_config() {
     let config = model.config().expect("a config");
     assert_eq!((config.dim.value, config.n_layers.value), (32, 1));
     assert_eq!(config.encoder.n_audio_ctx.as_ref().map(|field| field.value), Some(8));
-    assert_eq!(config.dim.source, "whisper.n_text_state");
+    assert_eq!(config.dim.source.as_str(), "whisper.n_text_state");
 }
 
 #[test]

@@ -467,7 +467,7 @@ fn settings_for_generating() {
         gguf(&[("general.sampling.temp", Kv::F32(0.5)), ("general.sampling.mirostat", Kv::I32(2))]);
     let found = store.generation_config().expect("sound settings").expect("settings");
     assert_eq!(
-        found.temperature.map(|field| (field.value, field.source.into_owned())),
+        found.temperature.map(|field| (field.value, field.source.to_string())),
         Some((0.5, "general.sampling.temp".to_owned()))
     );
     assert_eq!(found.other.get("mirostat"), Some(&json!(2)));

@@ -486,7 +486,7 @@ fn a_report_of_the_config_says_what_llama_cpp_does_not_read() {
     let model = Model::open(folder.path().join("model.gguf")).unwrap();
     let window = model.config().unwrap().attention.sliding_window.clone().unwrap();
     assert_eq!((window.value, &*window.source), (32, "weighbridge.config sliding_window"));
-    assert_eq!(model.config().unwrap().dim.source, "llama.embedding_length (hidden_size)");
+    assert_eq!(model.config().unwrap().dim.source.as_str(), "llama.embedding_length (hidden_size)");
     let report = ops::config(&model).unwrap();
     assert!(report.notes.concat().contains("sliding windows"), "{:?}", report.notes);
     let plan = ops::convert(&model, &ConvertOptions::new(&GGUF)).unwrap();

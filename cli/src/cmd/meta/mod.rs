@@ -100,7 +100,7 @@ fn check_removable(model: &Model, key: &str) -> Result<(), Stop> {
     let fields = model.config().map(|config| config.fields());
     let read = match &fields {
         Ok(fields) => {
-            let field = fields.iter().find(|field| field.source.split(' ').next() == Some(key));
+            let field = fields.iter().find(|field| field.source.metadata_key() == Some(key));
             field.map(|field| format!("engines read {} from it", field.name))
         }
         // The keys of adapters and projectors are not known one by one.
