@@ -8,6 +8,7 @@ use serde::Serialize;
 use weighbridge::Model;
 use weighbridge::bytes::Text;
 use weighbridge::container::GGUF;
+use weighbridge::metadata::Value;
 use weighbridge::ops::{
     Clipping, DiffOptions, DiffOutcome, DiffReport, MeanError, ModelDiff, TensorDiff, TensorPairs,
     ValueDiff,
@@ -126,8 +127,6 @@ fn write_text(
     Ok(())
 }
 
-/// `11 of 20 tensors differ, 2 only in A, relative RMS 0.5 % (mean over 15 matrices, weighted by
-/// size)`.
 /// The keys in which the metadata of two GGUF files differ.
 fn differing_metadata(a: &Model, b: &Model) -> Option<String> {
     if [a, b].iter().any(|model| model.container() != GGUF.name) {
@@ -135,9 +134,7 @@ fn differing_metadata(a: &Model, b: &Model) -> Option<String> {
     }
     let differs = |from: &Model, to: &Model| {
         let keys = from.metadata().iter().filter(|(key, value)| {
-            to.metadata()
-                .get(&key.spelling())
-                .is_none_or(|other| format!("{other:?}") != format!("{value:?}"))
+            to.metadata().get(&key.spelling()).is_none_or(|other| !same(other, *value))
         });
         keys.map(|(key, _)| key.spelling().into_owned()).collect::<BTreeSet<String>>()
     };
@@ -150,6 +147,21 @@ fn differing_metadata(a: &Model, b: &Model) -> Option<String> {
         .then(|| format!("their metadata differs in {number} (`meta get`): {first}{more}"))
 }
 
+/// Whether two values of metadata are the same, element by element.
+fn same(a: Value<'_>, b: Value<'_>) -> bool {
+    match (a, b) {
+        (Value::Array(a), Value::Array(b)) => {
+            (a.element_type(), a.len()) == (b.element_type(), b.len())
+                && a.values().zip(b.values()).all(|(a, b)| same(a, b))
+        }
+        (Value::String(a), Value::String(b)) => a == b,
+        // NaN is the same as NaN here.
+        _ => format!("{a:?}") == format!("{b:?}"),
+    }
+}
+
+/// `11 of 20 tensors differ, 2 only in A, relative RMS 0.5 % (mean over 15 matrices, weighted by
+/// size)`.
 fn summary(report: &DiffReport<'_>) -> String {
     let bound = match report.tolerance {
         0.0 => String::new(),

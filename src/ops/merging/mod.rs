@@ -74,6 +74,7 @@ pub fn merge_models(recipe: &MergeRecipe) -> Result<Model> {
     let (models, mut notes) = untied(recipe)?;
     let sources = models.iter().map(SourceTensors::of).collect::<Result<Vec<_>>>()?;
     let sources = aligned(sources, main, &mut notes);
+    check_architectures(recipe, &sources, main)?;
     if recipe.slices.is_empty() {
         check_names(&sources, main)?;
     }
@@ -160,6 +161,35 @@ fn aligned(
         source.tensors.retain(|tensor| !lone.contains(tensor.name()));
     }
     sources
+}
+
+/// Checks that layers of another architecture have the tensors that those of the model `main` have.
+fn check_architectures(recipe: &MergeRecipe, sources: &[SourceTensors], main: usize) -> Result<()> {
+    let name = |number: usize| -> Result<Option<&'static str>> {
+        let Some(source) = recipe.sources.get(number) else { return Ok(None) };
+        Ok(source.model.resolution()?.architecture.map(|row| row.name))
+    };
+    // Canonical names without the number of the layer.
+    let kinds = |source: &SourceTensors| -> BTreeSet<String> {
+        let roles = source.tensors.iter().filter_map(|tensor| source.roles.get(tensor.name()));
+        let kind = |role: &String| {
+            let (_, kind) = role.strip_prefix("layers.")?.split_once('.')?;
+            Some(kind.to_owned())
+        };
+        roles.flatten().filter_map(kind).collect()
+    };
+    let (Some(first), Some(theirs)) = (sources.get(main), name(main)?) else { return Ok(()) };
+    let first = kinds(first);
+    for (number, source) in sources.iter().enumerate() {
+        let Some(own) = name(number)?.filter(|own| *own != theirs) else { continue };
+        if let Some(kind) = kinds(source).symmetric_difference(&first).next() {
+            let fault = format!(
+                "architecture {own}, but that of another model is {theirs}: only one of them has {kind} in its layers, so they cannot be merged"
+            );
+            return Err(Error::mismatch(fault).in_file(&source.path));
+        }
+    }
+    Ok(())
 }
 
 /// Checks that the model whose tensors are listed has all those of the others.

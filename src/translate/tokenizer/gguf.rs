@@ -565,7 +565,13 @@ fn special_keys(
     }
     let config = store.read_document("config.json")?;
     for (name, key) in SPECIAL {
-        let id = special_id(name, texts.get(name), files, config.as_deref());
+        let text = texts.get(name);
+        let stated = number_in_config(name, config.as_deref());
+        let named = text.and_then(|text| id_in_table(text, out));
+        // Generating ends at the token that `config.json` states, but not at the one before a text.
+        let first = || texts.get("bos").and_then(|text| id_in_table(text, out));
+        let named = named.filter(|_| name != "eos" || stated.is_some() && stated == first());
+        let id = special_id(text, files, named.or(stated));
         if let Some(id) = id.filter(|id| rows.is_none_or(|rows| *id < rows)) {
             out.set(&format!("tokenizer.ggml.{key}"), Value::U32(id));
         }
@@ -597,28 +603,33 @@ fn assumed(name: &str, out: &KeyValues) -> bool {
     }
 }
 
-/// The number of a special token: that of its text in the vocabulary, that in `config.json`, or that of its
-/// text in the configuration of the tokenizer, in the order of the converter.
-fn special_id(
-    name: &str,
-    text: Option<&String>,
-    files: &TokenizerFiles,
-    config: Option<&Json>,
-) -> Option<u32> {
+/// The number of a special token: that of its text among the added tokens of `tokenizer.json`, `number`, or that of its text
+/// in the configuration of the tokenizer, in the order of the converter. It takes the number in `config.json` also where the
+/// vocabulary has another one, but configs of 2023 state 0 and 1 for tokens 1 and 2.
+fn special_id(text: Option<&String>, files: &TokenizerFiles, number: Option<u32>) -> Option<u32> {
     let in_vocabulary = |text: &String| {
         let list = files.json_value(&["added_tokens"])?.as_array()?.iter();
         let mut same =
             list.filter(|token| token.get("content").and_then(Json::as_str) == Some(text.as_str()));
         u32::try_from(same.next()?.get("id")?.as_u64()?).ok()
     };
-    let by_number = || {
-        let key = format!("{name}_token_id");
-        let config = config?;
-        let inner = config.get("text_config").and_then(|inner| inner.get(&key));
-        let id = config.get(&key).filter(|id| !id.is_null()).or(inner)?;
-        u32::try_from(id.as_u64()?).ok()
-    };
-    text.and_then(in_vocabulary).or_else(by_number).or_else(|| id_in_config(text?, files))
+    text.and_then(in_vocabulary).or(number).or_else(|| id_in_config(text?, files))
+}
+
+/// The number of a special token in `config.json`.
+fn number_in_config(name: &str, config: Option<&Json>) -> Option<u32> {
+    let key = format!("{name}_token_id");
+    let config = config?;
+    let inner = config.get("text_config").and_then(|inner| inner.get(&key));
+    let id = config.get(&key).filter(|id| !id.is_null()).or(inner)?;
+    u32::try_from(id.as_u64()?).ok()
+}
+
+/// The number of a token of the written table.
+fn id_in_table(text: &str, out: &KeyValues) -> Option<u32> {
+    let Value::Array(table) = out.get("tokenizer.ggml.tokens")? else { return None };
+    let place = table.texts()?.position(|token| *token.as_bytes() == *text.as_bytes());
+    u32::try_from(place?).ok()
 }
 
 /// The number of an added token.

@@ -477,6 +477,29 @@ fn named(rename: impl Fn(&str) -> String, more: &[(&str, &[u64])]) -> tempfile::
     files
 }
 
+/// A model of Qwen 3 has norms in its layers that one of Llama lacks.
+#[test]
+fn models_of_other_architectures_are_refused() {
+    let norms: Vec<String> = (0..open(HF).config().expect("a config").n_layers.value)
+        .flat_map(|n| {
+            ["q", "k"].map(|part| format!("model.layers.{n}.self_attn.{part}_norm.weight"))
+        })
+        .collect();
+    let more: Vec<(&str, &[u64])> =
+        norms.iter().map(|name| (name.as_str(), &[32_u64][..])).collect();
+    let other = named(str::to_owned, &more);
+    let path = other.path().join("config.json");
+    let config = std::fs::read_to_string(&path).expect("a config");
+    std::fs::write(&path, config.replace("\"llama\"", "\"qwen3\"").replace("LlamaFor", "Qwen3For"))
+        .expect("written");
+    let other = Model::open(other.path()).expect("a directory");
+    let mut recipe = MergeRecipe::new(MergeMethod::Linear);
+    recipe.add(open(HF), 1.0);
+    recipe.add(other, 1.0);
+    let said = merge_models(&recipe).expect_err("not merged").to_string();
+    assert!(said.contains("architecture qwen3, but that of another model is llama"), "{said}");
+}
+
 /// Classes with a head and without have other prefixes, and older files have rotary frequencies.
 #[test]
 fn names_and_computed_tensors_of_other_classes() -> Result<()> {

@@ -87,6 +87,23 @@ fn pieces_are_taken_from_the_file_of_sentencepiece() {
     assert_eq!(alone["token_type"], "2 3 3 6 1 4");
 }
 
+/// Configs of 2023 state the numbers of other tokens, which transformers does not read where a text is named.
+#[test]
+fn a_named_token_has_the_number_of_its_text() {
+    let named = json!({"bos_token": "<s>", "eos_token": "</s>"}).to_string().into_bytes();
+    let files = [("tokenizer.model", pieces(2)), ("tokenizer_config.json", named)];
+    let folder = beside("llama", 5, &files);
+    let path = folder.path().join("config.json");
+    let mut config = Json::parse(&std::fs::read(&path).expect("a config")).expect("JSON");
+    if let Json::Object(config) = &mut config {
+        config.insert("bos_token_id".to_owned(), json!(0));
+        config.insert("eos_token_id".to_owned(), json!(1));
+    }
+    std::fs::write(&path, config.to_string()).expect("written");
+    let own = tokenizer(&keys(&folder));
+    assert_eq!([&own["bos_token_id"], &own["eos_token_id"]], ["1", "2"]);
+}
+
 #[test]
 fn pieces_of_words_and_characters_are_refused() {
     for (method, kind) in [(3, "words"), (4, "characters")] {

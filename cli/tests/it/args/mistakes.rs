@@ -444,6 +444,13 @@ fn a_note_says_what_was_probably_meant() {
     let equal = said(&["diff", GGUF, &copy]);
     let keys = "their metadata differs in 2 keys (`meta get`): general.author, general.name";
     assert!(equal.contains(keys), "{equal}");
+    let lists = ["1,2", "2,1"].map(|list| {
+        let to = path(&format!("{}.gguf", list.replace(',', "")));
+        said(&["meta", "set", GGUF, &format!("a.list=u32[]:[{list}]"), "-o", &to]);
+        to
+    });
+    let equal = said(&["diff", &lists[0], &lists[1]]);
+    assert!(equal.contains("their metadata differs in 1 key (`meta get`): a.list"), "{equal}");
     let shards = path("shards");
     said(&["split", GGUF, &shards, "--max-tensors", "10"]);
     let both = [1, 2].map(|number| format!("{shards}-0000{number}-of-00002.gguf"));
