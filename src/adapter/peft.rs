@@ -257,8 +257,7 @@ fn obstacle(config: &Map<String, Json>) -> Option<Error> {
         ("layer_replication", "the adapter repeats layers"),
         (
             "target_parameters",
-            "the adapter changes parameters that are not modules, in an order of experts and ranks that \
-             PEFT and Unsloth do not agree on",
+            "the adapter changes parameters of experts, whose matrices PEFT and Unsloth store in two orders",
         ),
     ];
     for (key, why) in REFUSED {
@@ -268,7 +267,10 @@ fn obstacle(config: &Map<String, Json>) -> Option<Error> {
             Some(_) => true,
         };
         if set {
-            return refuse(key, format!("{why}, so it cannot be merged"));
+            let error = Error::unsupported(format!("{why}, so it cannot be merged")).in_key(key);
+            return Some(error.advise(
+                "merge it with the program that trained it (in PEFT, merge_and_unload), and convert the model which that saves",
+            ));
         }
     }
     // These change the base model when the adapter is created.

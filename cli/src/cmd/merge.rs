@@ -46,18 +46,7 @@ pub(super) fn prepare(args: &Merge) -> Result<Prepared, Stop> {
 fn merged(args: &Merge) -> Result<Prepared, Stop> {
     let text = std::fs::read_to_string(&args.src)
         .map_err(|error| failure::io(&args.src, "cannot read the recipe", error))?;
-    let open = |name: &str| {
-        let opened = args.writing.open.runnable(Path::new(name));
-        // mergekit's way to name an adapter of a model.
-        match name.split_once('+').filter(|_| !Path::new(name).exists()) {
-            Some((model, adapter)) => opened.map_err(|error| {
-                error.advise(format!(
-                    "`weighbridge merge {model} {adapter} DST` first, and DST in the recipe"
-                ))
-            }),
-            None => opened,
-        }
-    };
+    let open = |name: &str| args.writing.open.runnable(Path::new(name));
     let here = |error: Error| error.in_file(&args.src);
     let recipe = MergeRecipe::parse(&text, &open).map_err(here)?;
     let model = merge_models(&recipe)?;

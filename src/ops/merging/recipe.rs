@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::Path;
 
 use super::methods::MergeMethod;
 use super::setting::{Setting, Settings};
 use super::vocabulary::{MergedVocabulary, TokenName, TokenRow, TokenRule, VocabularySource};
 use super::yaml;
+use crate::adapter::Adapter;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
@@ -121,7 +123,7 @@ impl MergeRecipe {
         let mut models = Models { numbers: HashMap::new(), open };
         for entry in keys.get("models").and_then(Json::as_array).into_iter().flatten() {
             let (name, settings) = model_of(entry, &["model", "parameters"])?;
-            let number = models.number(name, &mut recipe)?;
+            let number = models.number(&name, &mut recipe)?;
             if let Some(source) = recipe.sources.get_mut(number) {
                 source.settings = settings;
             }
@@ -132,14 +134,9 @@ impl MergeRecipe {
             let mut sources = Vec::new();
             for source in slice.get("sources").and_then(Json::as_array).into_iter().flatten() {
                 let (name, settings) = model_of(source, &["model", "layer_range", "parameters"])?;
-                let range = source.get("layer_range").and_then(Json::as_array);
-                let layer = |place: usize| {
-                    let number = range?.get(place)?.as_u64()?;
-                    u32::try_from(number).ok()
-                };
-                let (start, end) = layer(0).zip(layer(1)).ok_or_else(|| lacks("layer_range"))?;
-                let model = models.number(name, &mut recipe)?;
-                sources.push(SliceSource { model, layers: start..end, settings });
+                let layers = layer_range(source.get("layer_range"))?;
+                let model = models.number(&name, &mut recipe)?;
+                sources.push(SliceSource { model, layers, settings });
             }
             let settings = Settings::parse(slice.get("parameters"))?;
             recipe.slices.push(MergeSlice { sources, settings });
@@ -228,12 +225,29 @@ impl Models<'_> {
         if let Some(number) = self.numbers.get(name) {
             return Ok(*number);
         }
-        let number = recipe.add((self.open)(name)?, 1.0);
+        let number = recipe.add(self.opened(name)?, 1.0);
         if let Some(source) = recipe.sources.get_mut(number) {
             source.settings = Settings::default();
         }
         self.numbers.insert(name.to_owned(), number);
         Ok(number)
+    }
+}
+
+impl Models<'_> {
+    /// Opens a model, or `MODEL+ADAPTER`, which is mergekit's name of a model with an adapter merged into it.
+    fn opened(&self, name: &str) -> Result<Model> {
+        let parts = name.split_once('+').filter(|_| !Path::new(name).exists());
+        if let Some((model, adapter)) = parts {
+            return Adapter::merged(&(self.open)(model)?, &[(Adapter::open(adapter)?, 1.0)]);
+        }
+        let model = (self.open)(name)?;
+        match Adapter::open(name) {
+            Ok(_) => Err(Error::mismatch("an adapter, and not a model")
+                .in_file(Path::new(name))
+                .advise(format!("name it with its model: MODEL+{name}"))),
+            Err(_) => Ok(model),
+        }
     }
 }
 
@@ -322,12 +336,37 @@ impl Models<'_> {
 }
 
 /// The name and the settings of a model in a list.
-fn model_of<'j>(entry: &'j Json, known: &[&str]) -> Result<(&'j str, Settings)> {
+fn model_of(entry: &Json, known: &[&str]) -> Result<(String, Settings)> {
     if let Some(keys) = entry.as_object() {
         check_keys(keys, known)?;
     }
-    let name = entry.get("model").and_then(Json::as_str).ok_or_else(|| lacks("model"))?;
+    let named = entry.get("model").ok_or_else(|| lacks("model"))?;
+    // The longer form names an adapter apart, and each of both as a text or as an object with a path.
+    let path = |json: &Json| {
+        let path = json.get("path").and_then(|path| path.get("path").or(Some(path)));
+        path.unwrap_or(json).as_str().map(str::to_owned)
+    };
+    let model = path(named.get("model").unwrap_or(named)).ok_or_else(|| lacks("model"))?;
+    let adapter = named.get("lora").filter(|lora| !lora.is_null());
+    let adapter = adapter.map(|lora| path(lora).ok_or_else(|| lacks("lora"))).transpose()?;
+    let name = adapter.map_or_else(|| model.clone(), |adapter| format!("{model}+{adapter}"));
     Ok((name, Settings::parse(entry.get("parameters"))?))
+}
+
+/// The layers of a slice: the first one, and the one after the last.
+fn layer_range(stated: Option<&Json>) -> Result<Range<u32>> {
+    let stated = stated.ok_or_else(|| lacks("layer_range"))?;
+    let layer = |number: &Json| u32::try_from(number.as_u64()?).ok();
+    let ends = stated.as_array().map(|ends| ends.iter().map(layer).collect::<Vec<_>>());
+    match ends.as_deref() {
+        Some([Some(start), Some(end)]) => Ok(*start..*end),
+        _ => {
+            let fault = format!(
+                "{stated}, but two numbers are needed: the first layer, and the one after the last"
+            );
+            Err(Error::malformed(fault).in_key("layer_range"))
+        }
+    }
 }
 
 fn check_keys(keys: &Map<String, Json>, known: &[&str]) -> Result<()> {

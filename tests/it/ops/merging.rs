@@ -1,6 +1,7 @@
 //! Several models merged into one.
 
-use crate::support::{Safetensors, copy_of, f32s, put, sample};
+use crate::support::{Safetensors, copy_of, f32s, fixture, put, sample};
+use weighbridge::adapter::Adapter;
 use weighbridge::model::Part;
 use weighbridge::ops::{self, ConvertOptions, MergeMethod, MergeRecipe, Setting, merge_models};
 use weighbridge::write::Method;
@@ -324,6 +325,40 @@ fn recipes_that_are_refused() {
         let (found, said) = fault(text);
         assert!(found == kind && said.contains(part), "{text}: {found:?}: {said}");
     }
+}
+
+/// mergekit's names of a model with an adapter.
+#[test]
+fn adapters_of_models_are_merged_first() -> Result<()> {
+    let [base, adapter] = ["lora/llama/base", "lora/llama/adapter"]
+        .map(|path| fixture(path).expect("the repository has it").display().to_string());
+    let read = |path: &str| Adapter::open(path).expect("an adapter");
+    let expected = Adapter::merged(&Model::open(&base)?, &[(read(&adapter), 1.0)])?;
+    let parse = |text: &str| {
+        let text = format!("merge_method: linear\ndtype: float32\nmodels:\n- model: {text}");
+        MergeRecipe::parse(&text, &|name: &str| Model::open(name))
+            .and_then(|recipe| merge_models(&recipe))
+    };
+    for text in [
+        format!("{base}+{adapter}"),
+        format!("{{model: {base}, lora: {adapter}}}"),
+        format!("{{model: {{path: {base}}}, lora: {{path: {adapter}}}}}"),
+    ] {
+        let merged = parse(&text)?;
+        let name = "layers.0.attention.q.weight";
+        assert_eq!(values(&merged, name), values(&expected, name), "{text}");
+        assert_ne!(values(&merged, name), values(&Model::open(&base)?, name));
+    }
+    let said = parse(&adapter).expect_err("no model").to_string();
+    assert!(said.contains("an adapter, and not a model"), "{said}");
+    let slice = format!(
+        "merge_method: passthrough\nslices:\n- sources:\n  - {{model: {base}, layer_range: [0, -1]}}"
+    );
+    let said = MergeRecipe::parse(&slice, &|name: &str| Model::open(name))
+        .expect_err("no range")
+        .to_string();
+    assert!(said.contains("[0,-1], but two numbers are needed"), "{said}");
+    Ok(())
 }
 
 const EMBEDDING: &str = "token_embedding.weight";
