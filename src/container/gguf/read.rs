@@ -10,7 +10,7 @@ use crate::bytes::{Files, Source};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
-use crate::store::{Encoding, Indexed, NewGroup, Part, Store, StoreBuilder, StoredFile};
+use crate::store::{Encoding, Indexed, NewGroup, Note, Part, Store, StoreBuilder, StoredFile};
 
 /// The name of the container.
 pub(super) const NAME: &str = "gguf";
@@ -29,19 +29,33 @@ fn is_gguf(name: &str) -> bool {
     name.to_ascii_lowercase().ends_with(".gguf")
 }
 
+/// Whether a file has the name of a vision or audio model, which belongs to a language model.
+fn is_projector(name: &str) -> bool {
+    is_gguf(name) && name.contains("mmproj")
+}
+
 pub(super) fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store> {
-    let source = match opened {
-        DetectedPath::File(source) => source,
+    let (source, beside) = match opened {
+        DetectedPath::File(source) => (source, None),
         DetectedPath::Directory(path, names) => {
             let file = only_model(&path, &names).map_err(|error| error.in_file(&path))?;
-            options.files.open(&file, options.access)?
+            let beside = names.into_iter().find(|name| is_projector(name));
+            let beside = beside.filter(|name| !file.ends_with(name));
+            (options.files.open(&file, options.access)?, beside)
         }
     };
     if matches!(options.files, Files::Absent) {
         return open_source_as(NAME, source, options);
     }
     let path = source.path().to_path_buf();
-    let first = header::parse(source, options)?;
+    let mut first = header::parse(source, options)?;
+    first.notes.extend(beside.map(|name| {
+        let name = crate::bytes::Text::new(name.as_bytes());
+        Note::new(
+            &path,
+            format!("{name}, which lies beside it, is a model of its own: name it to read it"),
+        )
+    }));
     match split::ShardPosition::of(&first.metadata)? {
         Some(place) if place.count > 1 => {
             build(NAME, &path, split::open(&path, first, place, options)?)
@@ -72,7 +86,7 @@ pub(in super::super) fn open_source_as(
 /// (`mmproj-*.gguf`) and importance matrices are ignored if there are other files.
 fn only_model(path: &Path, names: &[String]) -> Result<std::path::PathBuf> {
     let mut models: Vec<&String> = names.iter().filter(|name| is_gguf(name)).collect();
-    let main = |name: &&String| !name.contains("mmproj") && !name.contains("imatrix");
+    let main = |name: &&String| !is_projector(name) && !name.contains("imatrix");
     if models.iter().any(main) {
         models.retain(main);
     }

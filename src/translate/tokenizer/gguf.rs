@@ -73,7 +73,8 @@ pub(crate) fn gguf_keys(
         special_keys(store, &files, exceptions, rows, out)?;
         ends::unusual(store, rows, out)?;
         templates(store, out)?;
-        return Ok(unlike::note(&files, &vocabulary.kind, exceptions, out));
+        let notes = unlike::note(&files, &vocabulary.kind, exceptions, out);
+        return Ok(joined(notes.into_iter().chain(without_row(&files, rows))));
     }
     let Some(tokenizer) = Tokenizer::of(store)? else {
         let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
@@ -110,8 +111,28 @@ pub(crate) fn gguf_keys(
     };
     let words = (*kind == TokenizerKind::WordPiece).then(|| unlike::around_words(&files, out));
     let notes = note.into_iter().chain(unlike::note(&files, kind, exceptions, out));
-    let notes = notes.chain(words.flatten());
-    Ok(notes.reduce(|first, second| format!("{first}; {second}")))
+    Ok(joined(notes.chain(words.flatten()).chain(without_row(&files, rows))))
+}
+
+fn joined(notes: impl Iterator<Item = String>) -> Option<String> {
+    notes.reduce(|first, second| format!("{first}; {second}"))
+}
+
+/// A note on added tokens for which the embedding has no row: they are not written.
+fn without_row(files: &TokenizerFiles, rows: Option<u32>) -> Option<String> {
+    let rows = rows?;
+    let beyond = files.added.iter().filter(|(id, _)| **id >= rows);
+    let first = beyond.clone().min_by_key(|(id, _)| **id)?;
+    let (id, (text, _)) = first;
+    let text = crate::bytes::Text::new(text.as_bytes());
+    let more = match beyond.count() {
+        1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    Some(format!(
+        "left out: token {id}, \"{}\"{more}, since the embedding has {rows} rows",
+        text.brief()
+    ))
 }
 
 /// The source of the keys of the tokens.

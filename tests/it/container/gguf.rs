@@ -23,6 +23,15 @@ fn projectors_and_importance_matrices_are_no_models_of_a_directory() {
     let others = [("mmproj-model-f16.gguf", 2.0), ("model.imatrix.gguf", 3.0)];
     assert_eq!(opened(&[&others[..], &[("model-Q8_0.gguf", 1.0)]].concat()), Ok(1.0));
     assert_eq!(opened(&others[..1]), Ok(2.0));
+    let both = folder(&[("mmproj-F16.gguf", value(2.0)), ("model.gguf", value(1.0))]);
+    let notes =
+        |model: Model| model.notes().iter().map(|note| note.text.to_string()).collect::<Vec<_>>();
+    let told = notes(Model::open(both.path()).unwrap()).concat();
+    assert!(
+        told.starts_with("mmproj-F16.gguf, which lies beside it, is a model of its own"),
+        "{told}"
+    );
+    assert_eq!(notes(Model::open(both.path().join("model.gguf")).unwrap()), [""; 0]);
     assert_eq!(
         opened(&others),
         Err(".: the directory contains 2 models: mmproj-model-f16.gguf, model.imatrix.gguf"

@@ -87,6 +87,19 @@ fn pieces_are_taken_from_the_file_of_sentencepiece() {
     assert_eq!(alone["token_type"], "2 3 3 6 1 4");
 }
 
+#[test]
+fn tokens_without_a_row_are_noted() {
+    let files = [
+        ("tokenizer.model", pieces(2)),
+        ("added_tokens.json", br#"{"<pad>": 5, "<more>": 6}"#.to_vec()),
+    ];
+    let model = beside("llama", 5, &files);
+    let model = Model::open(model.path()).expect("a directory");
+    let (_, notes) = gguf_metadata_and_notes(&model).expect("keys");
+    let told = "left out: token 5, \"<pad>\" and 1 more, since the embedding has 5 rows";
+    assert!(notes.iter().any(|note| note.text.contains(told)), "{notes:?}");
+}
+
 /// Configs of 2023 state the numbers of other tokens, which transformers does not read where a text is named.
 #[test]
 fn a_named_token_has_the_number_of_its_text() {

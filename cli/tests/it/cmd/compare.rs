@@ -100,6 +100,16 @@ fn a_bound_gives_status_1_and_other_vocabularies_are_refused() {
         fault.starts_with("2\n") && fault.contains("is \"Ġtide\", but \"Ġtime\" in"),
         "{fault}"
     );
+    // An embedding with more rows than the tokenizer has tokens: GGUF has fillers for them.
+    let mut shorter: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    shorter["model"]["vocab"].as_object_mut().expect("tokens").remove("Ġfour");
+    shorter["model"]["merges"].as_array_mut().expect("merges").pop();
+    std::fs::write(&tokenizer, shorter.to_string()).expect("written");
+    let other = other.to_str().expect("a path");
+    let gguf = folder.path().join("other.gguf");
+    let gguf = gguf.to_str().expect("a path");
+    printed(&["convert", other, gguf]);
+    printed(&["quality", other, gguf, "--tokens", "64"]);
     let short = refused(&["quality", HF, HF, "--ids", "1,2"]);
     assert!(short.starts_with("2\n") && short.contains("has 2 tokens, too few"), "{short}");
     let one = printed(&["quality", HF, "--tokens", "64"]);
