@@ -16,6 +16,10 @@ const ARCHITECTURES: &[&str] = &[
 const KIND: &str = "the weights of a diffusion model, which makes images or video, not text";
 const ADAPTER: &str = "a LoRA adapter of a diffusion model, which makes images or video, not text";
 
+/// Of a GGUF file that llama.cpp's converter writes with --mmproj.
+const TOWERS: &str =
+    "the vision or audio model and the projector of a language model, which is a file of its own";
+
 /// The beginnings of tensors' names in checkpoints of Stable Diffusion, Flux and their relatives, and in adapters of
 /// kohya's scripts.
 const NAMES: &[(&str, &str)] = &[
@@ -44,13 +48,14 @@ const NAMES: &[(&str, &str)] = &[
     ("transformer.single_transformer_blocks.", ADAPTER),
 ];
 
-/// The kind of a model that makes images or video; `None` for language models. `architecture` is the name that its
+/// The kind of a model that makes images or video, or of parts of a model; `None` for language models. `architecture` is the name that its
 /// files give.
 pub(super) fn found(store: &Store, architecture: Option<&str>) -> Option<&'static str> {
     let config = store.document("config.json");
     let is_class = architecture.is_none()
         && config.and_then(|config| config.get("_class_name")).and_then(Json::as_str).is_some();
     let kind = match architecture {
+        Some("clip") => Some(TOWERS),
         Some(name) => named(name),
         None => store.tensors().find_map(|tensor| {
             let name = tensor.name().spelling();

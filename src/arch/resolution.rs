@@ -220,12 +220,13 @@ impl fmt::Display for Resolution {
             ),
             None => {
                 let reason = Text::new(self.reason.as_bytes()).brief();
+                let stored = self.unknown.len().saturating_add(self.auxiliary.len());
                 if self.is_by_structure() {
                     write!(f, "{reason}: {} tensors named by structure, ", self.mapped.len())?;
                 } else {
                     write!(f, "{reason}: ")?;
                 }
-                write!(f, "{} tensors under stored names", self.unknown.len())
+                write!(f, "{stored} tensors under stored names")
             }
         }
     }

@@ -62,6 +62,13 @@ fn files_say_what_they_are() {
         let opened = open_as(file(&keys).build(), Strictness::Default).expect("a file");
         assert_eq!(notes(&opened), note, "{keys:?}");
     }
+    let eyes = file(&[("general.architecture", Kv::text("clip"))]);
+    let eyes = eyes.tensor("v.blk.0.attn_q.weight", DType::F32, &[1, 1], f32s(&[1.0])).build();
+    let folder = folder(&[("mmproj.gguf", eyes)]);
+    let model = Model::open(folder.path().join("mmproj.gguf")).expect("a file");
+    let names = model.resolution().expect("names").to_string();
+    assert!(names.contains("\"clip\": the vision or audio model and the projector"), "{names}");
+    assert!(names.ends_with("2 tensors under stored names"), "{names}");
 }
 
 #[test]
