@@ -9,7 +9,8 @@
 //!
 //! On Linux, the program is linked with musl if that target is installed and pip can install zig, and so
 //! needs no library of the system; otherwise with the system's libraries. The wheel is made with zig's
-//! libraries too, and so runs on older systems; without zig it runs on systems like this one.
+//! libraries too, and so runs on older systems; without zig it runs on systems like this one. The page is left
+//! out if the compiler's target for browsers cannot be installed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -45,10 +46,15 @@ fn make() -> Done {
     let version = env!("CARGO_PKG_VERSION");
     let host = host()?;
     let has_zig = tools()?;
+    let has_target = || {
+        let added = page::add_target();
+        added.inspect_err(|fault| eprintln!("note: {fault}, so the page is not made")).is_ok()
+    };
+    let makes_page = host == PAGE_HOST && has_target();
     let program = program(&host, version, has_zig)?;
     let library = library(&host, version)?;
     let wheel = wheel(has_zig)?;
-    let page = if host == PAGE_HOST { Some(page_archive(version)?) } else { None };
+    let page = if makes_page { Some(page_archive(version)?) } else { None };
     let made = [Some(&program), Some(&library), Some(&wheel), page.as_ref()];
     let files: Vec<String> = made.into_iter().flatten().map(|path| name(path)).collect();
     let sums = said(digests(out).args(&files))?;
