@@ -32,20 +32,25 @@ const VERBS: &str = "commands";
 /// The section of options of every verb.
 pub(super) const ANY: &str = "*";
 
-/// The rows of verbs. Every start of the program needs them, and few need those of options.
+/// The rows of verbs.
 pub(super) fn verbs() -> impl Iterator<Item = Row> {
     static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| rows(|section| section == VERBS));
     ROWS.iter().copied()
 }
 
-/// What a verb means: that of the first row with the word.
-pub(super) fn verb(name: &str) -> Option<Meaning> {
-    static WORDS: LazyLock<Vec<(&str, Meaning)>> = LazyLock::new(|| {
-        let words =
-            verbs().flat_map(|(_, words, meaning)| words.split('|').map(move |it| (it, meaning)));
+/// What a verb means, and the place of its row: that of the first row with the word. Most starts of the program ask
+/// for words that occur nowhere in the text, which is then not parsed.
+pub(super) fn verb(name: &str) -> Option<(usize, Meaning)> {
+    static WORDS: LazyLock<Vec<(&str, (usize, Meaning))>> = LazyLock::new(|| {
+        let words = verbs().enumerate().flat_map(|(place, (_, words, meaning))| {
+            words.split('|').map(move |it| (it, (place, meaning)))
+        });
         words.collect()
     });
-    WORDS.iter().find(|(word, _)| *word == name).map(|(_, meaning)| *meaning)
+    if !TEXT.contains(name) {
+        return None;
+    }
+    WORDS.iter().find(|(word, _)| *word == name).map(|(_, found)| *found)
 }
 
 /// The rows of options: their section is the verb.
@@ -56,13 +61,13 @@ pub(super) fn options() -> impl Iterator<Item = Row> {
 
 /// The text of a name.
 pub(super) fn text(name: &str) -> &'static str {
-    static TEXTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(texts);
-    TEXTS.iter().find(|(other, _)| *other == name).map_or("", |(_, text)| text)
+    named().find(|(other, _)| *other == name).map_or("", |(_, text)| joined(text))
 }
 
 /// The words of a list.
 pub(super) fn list(name: &str) -> impl Iterator<Item = &'static str> {
-    text(name).split('|')
+    let words = named().find(|(other, _)| *other == name).map_or("", |(_, words)| words);
+    words.split('|').map(str::trim_start)
 }
 
 /// The lines without those that go on with the one before, each with these.
@@ -93,16 +98,16 @@ fn joined(text: &'static str) -> &'static str {
     whole.leak()
 }
 
-/// The texts that have names. They precede the sections.
-fn texts() -> Vec<(&'static str, &'static str)> {
+/// The names of texts, each with its lines. They precede the sections.
+fn named() -> impl Iterator<Item = (&'static str, &'static str)> {
     let before = lines().take_while(|line| !line.starts_with('['));
     let named = before.filter(|line| !line.is_empty() && !line.starts_with('#'));
-    named.map(|line| joined(line).split_once(" = ").expect("a name and its text")).collect()
+    named.map(|line| line.split_once(" = ").expect("a name and its text"))
 }
 
 /// The rows of some sections.
 fn rows(is_wanted: fn(&str) -> bool) -> Vec<Row> {
-    let texts = texts();
+    let texts: Vec<_> = named().map(|(name, text)| (name, joined(text))).collect();
     let named = |text: &'static str| match text.strip_prefix('@') {
         Some(name) => texts.iter().find(|(it, _)| *it == name).expect("a text of this name").1,
         None => text,

@@ -66,6 +66,9 @@ pub(crate) fn unknown_option(
     typed: &[OsString],
     words: &[OsString],
 ) -> Option<Failure> {
+    if !error.use_stderr() {
+        return None;
+    }
     let program = command();
     let (command, name) = called(&program, words);
     let from = verb_place(words).map_or(1, |at| at + name.split(' ').count());
@@ -75,7 +78,7 @@ pub(crate) fn unknown_option(
         _ => None,
     };
     let is_other = error.kind() != ErrorKind::UnknownArgument && found.is_none();
-    if is_other || !error.use_stderr() {
+    if is_other {
         return None;
     }
     // The parser takes `-fa` for two options.

@@ -19,7 +19,7 @@ pub(crate) fn translated(
     words: &[OsString],
 ) -> Result<Vec<OsString>, Failure> {
     let mut words = words.to_vec();
-    without_launcher(&mut words);
+    without_launcher(program, &mut words);
     options_last(program, &mut words);
     // `-m MODEL` and `-hf ORG/NAME` without a verb.
     if words.len() > 2 && meaning(ANY, word_at(&words, 1), |_| false) == Some(Value) {
@@ -55,17 +55,20 @@ pub(crate) fn translated(
 
 /// Whether a backslash in a text stands for a character, as for a program of this name.
 fn has_escapes(words: &[OsString], program: &str) -> bool {
-    let is_usual = foreign::list("ESCAPES").any(|name| name == dashed(program));
+    let is_usual = || foreign::list("ESCAPES").any(|name| name == dashed(program));
     let mut said = words.iter().rev().filter_map(|word| match word.to_str()? {
         "-e" | "--escape" => Some(true),
         "--no-escape" => Some(false),
         _ => None,
     });
-    said.next().unwrap_or(is_usual)
+    said.next().unwrap_or_else(is_usual)
 }
 
 /// Leaves out the words that start a program of Python.
-fn without_launcher(words: &mut Vec<OsString>) {
+fn without_launcher(program: &Program, words: &mut Vec<OsString>) {
+    if program.has(word_at(words, 1)) {
+        return;
+    }
     for launcher in foreign::list("LAUNCHERS") {
         let count = launcher.split(' ').count();
         let is_it = launcher.split(' ').enumerate().all(|(n, it)| word_at(words, n + 1) == it);
@@ -79,11 +82,13 @@ fn without_launcher(words: &mut Vec<OsString>) {
 
 /// Whether a word is a verb, of this program or of another, and no file.
 fn is_verb(program: &Program, word: &str) -> bool {
-    let bare = bare(word);
-    let is_named = program.has(&bare)
-        || foreign::list("PROGRAMS").any(|program| program == word)
-        || row(&bare).is_some();
-    is_named && !word.starts_with('-') && !Path::new(word).exists()
+    let is_named = || {
+        let bare = bare(word);
+        program.has(&bare)
+            || foreign::list("PROGRAMS").any(|program| program == word)
+            || row(&bare).is_some()
+    };
+    !word.starts_with('-') && !Path::new(word).exists() && is_named()
 }
 
 /// Moves options that precede the verb to the end, with their values. Without a verb, those of the program stay.
@@ -141,7 +146,7 @@ fn help_last(program: &Program, words: &mut Vec<OsString>) {
 
 /// Joins the name of a program and its verb to one word. A folder may have the name of the program.
 fn with_program(known: &Program, words: &mut Vec<OsString>) {
-    let Some(at) = verb_place(words) else { return };
+    let Some(at) = verb_place(words).filter(|at| !known.has(word_at(words, *at))) else { return };
     let (program, next) = (word_at(words, at).to_owned(), word_at(words, at + 1).to_owned());
     let is_verb = || {
         let bare = bare(&next);
@@ -162,13 +167,17 @@ fn with_program(known: &Program, words: &mut Vec<OsString>) {
 
 /// The row of a verb that has a word, or several, or what a name such as `hf2gguf` says, or the row of its kind.
 pub(super) fn row(name: &str) -> Option<Meaning> {
+    let found = foreign::verb(name).map(|(_, meaning)| meaning);
+    // Rows of a kind are for names of one word.
+    if found.is_some() || name.contains(' ') {
+        return found;
+    }
     let between_formats = || {
         let (from, to) = ["-to-", "2"].iter().find_map(|it| name.rsplit_once(it))?;
         let is_format = foreign::list("FORMATS").any(|format| from.ends_with(format));
         row(&format!("to-{to}")).filter(|_| is_format)
     };
     let of_kind = |it: &str| match (it.strip_prefix('*'), it.strip_suffix('*')) {
-        _ if name.contains(' ') => false,
         (Some(end), _) => name.ends_with(end),
         (_, Some(start)) => name.starts_with(start),
         _ => false,
@@ -178,7 +187,7 @@ pub(super) fn row(name: &str) -> Option<Meaning> {
         let found = rows.find(|(_, spellings, _)| spellings.split('|').any(of_kind));
         found.map(|(_, _, meaning)| meaning)
     };
-    foreign::verb(name).or_else(between_formats).or_else(by_kind)
+    between_formats().or_else(by_kind)
 }
 
 /// Puts the words of this program for a verb.
@@ -191,7 +200,7 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
         words.splice(at..=at, ["convert", "--dtype", to].map(OsString::from));
         return Ok(());
     }
-    let mut one = bare(&typed);
+    let mut one = if program.has(&typed) { typed.clone() } else { bare(&typed) };
     if program.has(&one) {
         words[at] = one.clone().into();
     } else if Path::new(&typed).exists() && !typed.ends_with(".py") {
@@ -203,11 +212,11 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
     let two = |name: &String| named(&format!("{name} {}", word_at(words, at + 1)));
     let full = Some(dashed(&typed)).filter(|full| *full != one);
     let is_verb = program.has(&one);
-    let of_full = full.as_ref().and_then(|full| two(full).or_else(|| named(full)));
-    let found = of_full.or_else(|| two(&one));
+    let of_full = || full.as_ref().and_then(|full| two(full).or_else(|| named(full)));
+    let of_one = || two(&one).or_else(|| if is_verb { None } else { named(&one) });
     // A folder may have such a name: `weighbridge lora`.
     let is_path = one == typed && at + 1 == words.len() && Path::new(&typed).exists();
-    let found = found.or_else(|| named(&one).filter(|_| !is_verb)).filter(|_| !is_path);
+    let found = if is_path { None } else { of_full().or_else(of_one) };
     let Some((name, meaning)) = found else {
         return match is_verb {
             true => {
@@ -245,9 +254,13 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
 /// `FILE quantize Q4_K_M` is `quantize FILE Q4_K_M`.
 fn file_after(program: &mut Program, words: &mut [OsString], at: usize) {
     let (first, second) = (word_at(words, at), word_at(words, at + 1));
+    let is_file = Path::new(first).exists();
+    if program.has(first) && !is_file {
+        return;
+    }
     // A folder may have the name of a verb that has verbs: `run generate`.
     let of_verb = program.verb(first).is_some_and(|verb| verb.find_subcommand(second).is_some());
-    let is_model = || Path::new(first).exists() || in_store(first);
+    let is_model = || is_file || in_store(first);
     if !of_verb && is_verb(program, second) && !is_verb(program, first) && is_model() {
         words.swap(at, at + 1);
     }
@@ -269,10 +282,7 @@ fn without_typed<'h>(here: &'h str, words: &[OsString]) -> &'h str {
 
 /// Puts an option that makes another verb of one after it: `gguf-dump FILE --no-tensors`.
 fn option_after(words: &mut [OsString], at: usize, verb: &str) {
-    let row_of = |option: &str| {
-        let name = format!("{verb} {option}");
-        foreign::verbs().position(|(_, spellings, _)| spellings.split('|').any(|it| it == name))
-    };
+    let row_of = |option: &str| Some(foreign::verb(&format!("{verb} {option}"))?.0);
     let options = words.iter().enumerate().skip(at).filter_map(|(place, word)| {
         let option = word.to_str()?.split('=').next().filter(|it| it.starts_with("--"))?;
         Some((row_of(option)?, place))
@@ -285,6 +295,9 @@ fn option_after(words: &mut [OsString], at: usize, verb: &str) {
 
 /// The name of a program or script that is given by its path: `./build/bin/llama-quantize`.
 fn of_script<'w>(program: &Program, typed: &'w str) -> &'w str {
+    if program.has(typed) {
+        return typed;
+    }
     let name = typed.rsplit(['/', '\\']).next().unwrap_or(typed);
     // `ORG/llama-chat` is a model.
     let is_path = typed.starts_with(['.', '/', '~']) || typed.contains("bin/");
