@@ -100,6 +100,7 @@ fn program(host: &str, version: &str, has_zig: bool) -> Done<PathBuf> {
         let script = said(Command::new(&built).args(["completions", shell]))?;
         write(&completions.join(file), &script)?;
     }
+    copy(Path::new("docs/install.md"), &root.join("install.md"))?;
     documents(&root)?;
     archive(&folder)
 }
