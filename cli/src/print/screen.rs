@@ -141,7 +141,7 @@ pub(crate) fn paragraph(text: &str, width: usize, indent: usize) -> String {
 
 /// Divides a text at spaces into lines no wider than `width`. Lines after the first are indented by
 /// `indent`. A word that is wider has a line of its own: it stays whole, so that a path can be copied.
-fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
+pub(super) fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
     // In a very narrow terminal the indent would leave no room for words.
     let indent = if indent > width / 2 { 0 } else { indent };
     let start = text.len() - text.trim_start_matches(' ').len();

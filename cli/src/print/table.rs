@@ -1,4 +1,4 @@
-//! Tables that fit the terminal: columns are left out or shortened by importance, rows never wrap.
+//! Tables that fit the terminal: columns are left out or shortened by importance. Only prose in the last column wraps.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthChar;
 
-use super::screen::{Screen, width};
+use super::screen::{Screen, width, wrap};
 
 /// Spaces between columns.
 const GAP: usize = 2;
@@ -14,6 +14,9 @@ const GAP: usize = 2;
 /// The least width of a column that is shortened, where even the columns that are always shown do not
 /// fit.
 const LEAST: usize = 4;
+
+/// The least width in which prose is wrapped; in a narrower column, most lines would have one word.
+const PROSE: usize = 12;
 
 const ELLIPSIS: &str = "…";
 
@@ -57,7 +60,8 @@ impl Column {
         Self { shorten: Shorten::Middle(width), ..self }
     }
 
-    /// Allows cells to be shortened at the end, as is best for prose, to this width or more.
+    /// Allows cells to be shortened at the end, as is best for prose, to this width or more. In the last column, they
+    /// are wrapped instead.
     pub(crate) const fn end(self, width: usize) -> Self {
         Self { shorten: Shorten::End(width), ..self }
     }
@@ -99,14 +103,17 @@ impl Table {
 
     /// Writes the table, and below it the heads of columns that did not fit.
     pub(crate) fn write(&self, out: &mut Screen<impl Write>) -> io::Result<()> {
-        let bound = out.table_width();
+        let bound = out.table_width().filter(|bound| self.has_room(*bound));
         let widths = self.layout(bound);
         let bold = anstyle::Style::new().bold();
         let shown =
             || widths.iter().enumerate().filter_map(|(place, width)| Some((place, (*width)?)));
+        let prose = shown().last().filter(|(place, width)| self.is_prose(*place, *width));
         let mut columns: Vec<_> = shown()
+            .filter(|(place, _)| prose.is_none_or(|(prose, _)| prose != *place))
             .map(|(place, width)| (self.fitted(place, width), width, self.columns[place].align))
             .collect();
+        let mut texts = prose.map(|(place, width)| (self.cells(place), width));
         let mut line = String::new();
         for row in 0..=self.rows.len() {
             line.clear();
@@ -122,11 +129,25 @@ impl Table {
                 line.push_str(&cell);
                 line.extend(std::iter::repeat_n(' ', right));
             }
-            let line = clipped(line.trim_end(), bound.unwrap_or(usize::MAX));
+            if row == 0 && self.plain {
+                continue;
+            }
+            let indent = width(&line) + GAP;
+            let text = texts.as_mut().and_then(|(cells, width)| Some((cells.next()?, *width)));
+            let mut parts =
+                text.map_or_else(Vec::new, |(text, width)| wrap(text, width, 0)).into_iter();
+            if let Some(first) = parts.next() {
+                line.extend(std::iter::repeat_n(' ', GAP));
+                line.push_str(&first);
+            }
+            let most = bound.unwrap_or(usize::MAX);
+            let line = clipped(line.trim_end(), most);
             match row {
-                0 if self.plain => {}
                 0 => out.row(&format!("{bold}{line}{bold:#}"))?,
                 _ => out.row(&line)?,
+            }
+            for part in parts {
+                out.row(&clipped(&format!("{:indent$}{part}", ""), most))?;
             }
         }
         let hidden = self.columns.iter().zip(&widths).filter(|(_, width)| width.is_none());
@@ -136,6 +157,26 @@ impl Table {
             writeln!(out, "(--wide shows {} too)", hidden.join(", "))?;
         }
         Ok(())
+    }
+
+    /// Whether a terminal has room for what is not shortened. A table for other programs is otherwise written as in a
+    /// pipe: a digest is there to be copied.
+    fn has_room(&self, bound: usize) -> bool {
+        let least = (0..self.columns.len()).map(|place| {
+            let natural = self.cells(place).map(width).max().unwrap_or(0);
+            Some(match self.columns[place].shorten {
+                Shorten::Never => natural,
+                Shorten::Middle(_) | Shorten::End(_) => natural.min(LEAST),
+            })
+        });
+        !self.plain || total(&least.collect::<Vec<_>>()) <= bound
+    }
+
+    /// Whether a column is prose that does not fit its width.
+    fn is_prose(&self, place: usize, columns: usize) -> bool {
+        matches!(self.columns[place].shorten, Shorten::End(_))
+            && columns >= PROSE
+            && self.cells(place).any(|cell| width(cell) > columns)
     }
 
     /// The width of each column, or `None` for a column that is left out.
@@ -390,6 +431,23 @@ mod tests {
             written(&tensors(), Some(1000)),
             "a wide one is whole"
         );
+    }
+
+    #[test]
+    fn prose_in_the_last_column_is_wrapped() {
+        let mut table = Table::new(&[left("NAME"), left("TEXT").end(4)]);
+        table.row(["a".to_owned(), "one two three four".to_owned()]);
+        let lines = ["NAME  TEXT", "a     one two", "      three four"];
+        assert_eq!(written(&table, Some(18)), lines);
+        assert_eq!(written(&table, Some(17)), ["NAME  TEXT", "a     one two th…"]);
+    }
+
+    #[test]
+    fn a_digest_stays_whole() {
+        let mut table = Table::plain(&[left(""), left("").middle(24)]);
+        table.row(["0123456789".to_owned(), "blk.0.attn_q.weight".to_owned()]);
+        assert!(written(&table, Some(20))[0].contains('…'));
+        assert_eq!(written(&table, Some(9)), ["0123456789  blk.0.attn_q.weight"]);
     }
 
     #[test]

@@ -45,7 +45,7 @@ fn write_text(model: &Model, found: &Findings) -> Result<(), Stop> {
     let bold = anstyle::Style::new().bold();
     writeln!(out, "{bold}{}{bold:#}\n", print::shown(model.path()))?;
     if !found.findings.is_empty() {
-        let mut table = Table::new(&[left("NAME").middle(24), left("FINDING")]);
+        let mut table = Table::new(&[left("NAME").middle(24), left("FINDING").end(24)]);
         for one in &found.findings {
             table.row([one.tensor.clone(), one.text.clone()]);
         }
