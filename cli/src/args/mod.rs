@@ -144,7 +144,9 @@ pub(crate) enum Command {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum InspectSort {
     Name,
+    #[value(alias = "bytes")]
     Size,
+    #[value(alias = "bpw")]
     Bits,
 }
 
@@ -164,7 +166,7 @@ pub(crate) enum InspectSort {
   weighbridge inspect ./Qwen3-0.6B --json | jq '.tensors[0]'")]
 pub(crate) struct Inspect {
     /// Models: files, any shard of a split GGUF, directories, or names of Ollama models. One model may be
-    /// followed by a tensor's name, to show its values, or by a part of names, such as attn_q
+    /// followed by names of tensors, to show their values, or by parts of names, such as attn_q
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// Show canonical names and how each tensor is derived
@@ -336,8 +338,8 @@ pub(crate) struct Diff {
     /// Treat elements as equal if they differ by at most T
     #[arg(long, value_name = "T", default_value = "0", value_parser = parse_tolerance, allow_negative_numbers = true)]
     pub(crate) tolerance: f64,
-    /// Compare only tensors whose stored or canonical name contains or matches this; a full canonical name is that
-    /// tensor alone. For a single tensor, the values that quantization clipped are counted too
+    /// Compare only tensors whose stored or canonical name contains or matches this; a full canonical name
+    /// selects one tensor. For a single tensor, the values that quantization clipped are counted too
     #[arg(long, value_name = "GLOB")]
     pub(crate) filter: Option<String>,
     /// Show one row per tensor, also for equal tensors, instead of grouping equal layers
@@ -430,7 +432,7 @@ pub(crate) struct View {
     /// least 16 letters, digits, - or _
     #[arg(long, value_name = "TEXT", requires = "port", value_parser = token)]
     pub(crate) token: Option<String>,
-    /// Write a report on one model, or on what two differ, to an HTML file instead; - is standard output
+    /// Write a report on one model, or on the differences of two, to an HTML file instead; - is standard output
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["no_open", "port", "token"])]
     pub(crate) output: Option<PathBuf>,
     /// With -o: replace an existing file
@@ -534,7 +536,9 @@ pub(crate) enum SortBy {
     Architecture,
     Parameters,
     Quantization,
+    #[value(alias = "size:desc")]
     Size,
+    #[value(aliases = ["accessed", "accessed:desc", "modified", "date", "time"])]
     Used,
 }
 
@@ -579,7 +583,7 @@ Examples:
   weighbridge models --duplicates         # which are the same"
 )]
 pub(crate) struct Models {
-    /// Folders, or names of programs such as ollama, to which the list is limited
+    /// List only the models in these folders, or of these programs, such as ollama
     #[arg(value_name = "FOLDER")]
     pub(crate) folders: Vec<PathBuf>,
     /// List only models with this in their name, or a pattern with * and ?

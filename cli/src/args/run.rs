@@ -69,8 +69,8 @@ pub(crate) struct Logits {
     /// The tokens, as numbers
     #[arg(long, value_name = "LIST", value_delimiter = ',', required = true)]
     pub(crate) ids: Vec<u32>,
-    /// Write the logits of all positions as a NumPy array file of f32, [tokens, vocabulary]; of an
-    /// encoder of text whose class is not for causal models, the hidden states
+    /// Write the logits of all positions as a NumPy array file of f32, [tokens, vocabulary]; for text
+    /// encoders, which have no such head, the hidden states
     #[arg(short, long, value_name = "FILE", conflicts_with = "json")]
     pub(crate) output: Option<PathBuf>,
     /// With -o: replace an existing file
@@ -286,8 +286,8 @@ pub(crate) struct Memory {
     #[arg(long, value_name = "SIZE", value_parser = parse_room)]
     pub(crate) room: Vec<Room>,
     /// Divide the layers among devices of these sizes, such as gpu0=24GiB; give the option again for
-    /// another device. The last layers are on the devices in the order given, what does not fit on
-    /// the host
+    /// another device. The devices take the last layers, in the order given; the host takes those that
+    /// do not fit
     #[arg(long, value_name = "NAME=SIZE", value_parser = parse_device)]
     pub(crate) device: Vec<SizedDevice>,
     /// Show also what each layer takes

@@ -53,22 +53,22 @@ pub(crate) struct Plan {
 pub(crate) enum PlannedVerb {
     /// Plan to convert a model to another container
     #[command(
-        after_help = "Example:\n  weighbridge job plan convert ./Qwen3-235B Qwen3-235B.gguf -o plan.json"
+        after_help = "Examples:\n  weighbridge job plan convert ./Qwen3-235B Qwen3-235B.gguf -o plan.json"
     )]
     Convert(Planned<write::Convert>),
     /// Plan to quantize a model as llama-quantize or mlx-lm does
     #[command(
-        after_help = "Example:\n  weighbridge job plan quantize F16.gguf Q4_K_M -o plan.json --slurm job.sh"
+        after_help = "Examples:\n  weighbridge job plan quantize F16.gguf Q4_K_M -o plan.json --slurm job.sh"
     )]
     Quantize(Planned<write::Quantize>),
     /// Plan to split a model into several files
     #[command(
-        after_help = "Example:\n  weighbridge job plan split m.gguf parts/m --max-shard-size 4G -o plan.json"
+        after_help = "Examples:\n  weighbridge job plan split m.gguf parts/m --max-shard-size 4G -o plan.json"
     )]
     Split(Planned<write::Split>),
     /// Plan to merge the files of a model into one file
     #[command(
-        after_help = "Example:\n  weighbridge job plan merge parts/m-00001-of-00004.gguf m.gguf -o plan.json"
+        after_help = "Examples:\n  weighbridge job plan merge parts/m-00001-of-00004.gguf m.gguf -o plan.json"
     )]
     Merge(Planned<write::Merge>),
 }
@@ -133,7 +133,7 @@ impl std::str::FromStr for SliceNumber {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "A slice that is already there is not written again.
+#[command(after_help = "A finished slice is not written again.
 
 Examples:
   weighbridge job run plan.json 1/16
@@ -163,7 +163,7 @@ Examples:
   weighbridge job finish plan.json --threads 8 --json"
 )]
 pub(crate) struct Finish {
-    /// A plan whose slices are all there
+    /// A plan whose slices are all done
     pub(crate) plan: PathBuf,
     /// Number of threads; 0 means one per processor
     #[arg(long, default_value_t = 0, value_name = "N")]

@@ -131,7 +131,7 @@ pub(crate) struct Split {
 #[derive(Args, Debug)]
 #[command(
     after_help = "A recipe is a file of mergekit's, with the methods linear, task_arithmetic, ties, dare_linear, dare_ties, slerp
-and passthrough. The models may be in any container. Each tensor is merged in f32, when its turn to be written comes, and rounded once.
+and passthrough. The models may be in any container. Each tensor is merged in f32 just before it is written, and rounded once.
 
 The key `tokenizer` (or `tokenizer_source`) chooses the tokens: `source` is union, base or one of the models, `tokens` adds
 tokens or sets their rows, `remove` removes tokens, `pad_to_multiple_of` rounds their number up. A row is that of another token

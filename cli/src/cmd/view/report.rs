@@ -1,4 +1,4 @@
-//! `view -o`: writes an HTML file on a model, or on what two differ.
+//! `view -o`: writes an HTML file on a model, or on the differences of two.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub(super) fn run(args: &View, output: &Path) -> Done {
         [a] => (open(a)?, None),
         [a, b] => (open(a)?, Some(open(b)?)),
         _ => {
-            let fault = "a report is on one model, or on what two differ: give one or two";
+            let fault = "a report is on one model, or on the differences of two: give one or two";
             return Err(Stop::Usage(fault.to_owned()));
         }
     };
