@@ -51,10 +51,18 @@ pub(crate) fn default_name(src: &Path, ending: &str) -> PathBuf {
         true => file.file_stem(),
         false => file.file_name(),
     };
-    let name = name.unwrap_or_default().to_string_lossy().replace(':', "-");
+    let name = name.unwrap_or_default().to_string_lossy();
+    // `hf://ORG/NAME@REVISION`, `hf://ORG/NAME/FILE.gguf`.
+    let name = if src.exists() { &name } else { name.split('@').next().unwrap_or(&name) };
+    let name = name.strip_suffix(".gguf").unwrap_or(name).replace(':', "-");
     let plain = ["-F16", "-BF16", "-F32", "-f16", "-bf16", "-f32"];
     let name = plain.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
     format!("{name}{ending}").into()
+}
+
+/// The path of a file: the one that is given, or in a folder that is given the default one.
+pub(crate) fn file_in(dst: PathBuf, name: impl FnOnce() -> PathBuf) -> PathBuf {
+    if dst.is_dir() { dst.join(name()) } else { dst }
 }
 
 /// Refuses a file that exists before the plan is made, which may take seconds. That the file is the

@@ -30,6 +30,11 @@ pub(super) fn refused(name: &str, words: &[OsString], places: &[usize]) -> Resul
     }
 }
 
+/// Whether a word is several types with commas between them.
+fn are_types(word: &str) -> bool {
+    word.contains(',') && word.split(',').all(is_type_name)
+}
+
 /// The fault of arguments of a verb that writes a model, and what to type instead.
 fn written(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, String)> {
     let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
@@ -79,6 +84,14 @@ fn written(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, 
             "each takes a command of its own; `quantize MODEL --list-types` shows the size in each"
                 .to_owned(),
         ),
+        ("quantize", 2..) if places.iter().any(|it| are_types(word_at(words, *it))) => {
+            let list = places.iter().map(|it| word_at(words, *it)).find(|it| are_types(it));
+            let list = list.unwrap_or_default().replace(',', " ");
+            (
+                "several types are given".to_owned(),
+                format!("one command each: `for t in {list}; do weighbridge quantize {} $t; done`", nth(0)),
+            )
+        }
         ("split", 1) if !has(words, &["--dst", "-h", "--help"]) => (
             "the parts have no name".to_owned(),
             format!("`weighbridge split {} NAME --max-shard-size 4G` writes NAME-00001-of-…", nth(0)),

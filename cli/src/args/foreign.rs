@@ -13,6 +13,10 @@ pub(super) enum Meaning {
     Near(&'static str, &'static str),
     /// An option whose value is an argument here.
     Value,
+    /// An option with two values, which are one of an option here: that option, and the sign between the two.
+    Pair(&'static str),
+    /// An option whose value is that of a key: the start of the argument that sets it.
+    Setting(&'static str),
     /// An option that has no value, and that nothing here needs.
     Needless,
     /// An option that nothing here has, with or without a value: why. It is left out, with a note.
@@ -143,6 +147,8 @@ impl Meaning {
                 Self::Near(words, note)
             }
             "value" => Self::Value,
+            "pair" => Self::Pair(text),
+            "setting" => Self::Setting(text),
             "needless" => Self::Needless,
             "ignored" => Self::Ignored(text),
             "says" => Self::Says(text),

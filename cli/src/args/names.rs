@@ -255,11 +255,11 @@ pub(crate) fn dtype() -> Named<DType> {
 /// SGLang's `--kv-cache-dtype`. `auto` is that of 16-bit models.
 const CACHES: [(DType, &str); 10] = [
     (DType::F16, "auto"),
-    (DType::Q8_0, "q8_0"),
+    (DType::Q8_0, "q8_0|q8"),
     (DType::Q5_1, "q5_1"),
-    (DType::Q5_0, "q5_0"),
+    (DType::Q5_0, "q5_0|q5"),
     (DType::Q4_1, "q4_1"),
-    (DType::Q4_0, "q4_0"),
+    (DType::Q4_0, "q4_0|q4"),
     (DType::IQ4_NL, "iq4_nl"),
     (DType::F8_E4M3, "f8_e4m3|fp8|fp8_e4m3"),
     (DType::F8_E5M2, "f8_e5m2|fp8_e5m2"),

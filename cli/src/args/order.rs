@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Read};
 use std::path::Path;
 
-use clap::{Command, ValueEnum};
+use clap::{ArgAction, Command, ValueEnum};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::target;
 
@@ -13,10 +13,10 @@ use super::Listing;
 use super::faults::{PROMPTS, refused};
 use super::kinds::{
     has, is_adapter, is_container, is_file_model, is_known, is_model, is_number, is_of_repository,
-    is_place, is_repository, is_set, is_text_file, is_type, is_type_name, is_unit,
+    is_place, is_repository, is_set, is_text_file, is_type, is_type_name, is_unit, value_of,
 };
 use super::names::float_name;
-use super::program::{Program, is_option, takes_value, unknown_option, word_at};
+use super::program::{Program, is_option, is_spelled, takes_value, unknown_option, word_at};
 use super::values::{is_program, sha256, size_for_path};
 use crate::failure::{Failure, note};
 
@@ -226,6 +226,9 @@ pub(super) fn arrange(
     }
     if name == "pull" {
         patterns(verb, words, from);
+    } else if !name.starts_with("run ") {
+        // There, it is a prompt.
+        repeated(verb, words, from);
     }
     let mut places = arguments(verb, words, from);
     if JOINING.contains(&name.as_str()) {
@@ -269,6 +272,9 @@ pub(super) fn arrange(
         words.insert(place, option.into());
         return Ok(());
     }
+    if places.is_empty() && without_model(&name, words, at) {
+        return Ok(());
+    }
     if let ("dump", [_]) = (name.as_str(), places.as_slice())
         && words.len() == from + 1
     {
@@ -278,6 +284,28 @@ pub(super) fn arrange(
     rearrange(&name, words, at, &places)
 }
 
+/// Puts the words for a verb without a model: `verify --hub ORG/NAME` checks the one in the hub's cache, and
+/// `quantize --list-types` is `list types`. Returns whether it is one of these.
+fn without_model(name: &str, words: &mut Vec<OsString>, at: usize) -> bool {
+    match name {
+        "verify" => {
+            let hub = value_of(words, &["--hub"]).map(OsString::from);
+            let is_given = hub.is_some();
+            words.extend(hub);
+            is_given
+        }
+        "quantize" => {
+            let list = words.iter().position(|word| word == "--list-types");
+            if let Some(list) = list {
+                words.remove(list);
+                words.splice(at..=at, ["list".into(), "types".into()]);
+            }
+            list.is_some()
+        }
+        _ => false,
+    }
+}
+
 /// Puts the arguments of a verb in their order, and the verb that they mean. They are at these places.
 fn rearrange(
     name: &str,
@@ -285,6 +313,9 @@ fn rearrange(
     at: usize,
     places: &[usize],
 ) -> Result<(), Failure> {
+    if name == "meta set" && copied(words, places) {
+        return Ok(());
+    }
     let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
     match (name, places) {
         ("convert", _) => quantized(words, at, places),
@@ -329,7 +360,10 @@ fn rearrange(
         ("show", [_, ..]) if is_file_model(nth(0)) => {
             words.splice(at..=at, ["inspect".into()]);
         }
-        ("models", [_]) if Path::new(nth(0)).is_file() => {
+        ("models", [_, ..])
+            if places.iter().all(|it| is_known(word_at(words, *it)))
+                && places.iter().any(|it| Path::new(word_at(words, *it)).is_file()) =>
+        {
             words.splice(at..=at, ["inspect".into()]);
         }
         ("dump", [first, second]) if !Path::new(nth(0)).exists() && is_model(nth(1)) => {
@@ -348,6 +382,26 @@ fn rearrange(
         _ => {}
     }
     Ok(())
+}
+
+/// Puts the settings of `meta set SRC DST KEY=VALUE` after its files, and the option before DST. Returns whether there
+/// is a DST.
+fn copied(words: &mut Vec<OsString>, places: &[usize]) -> bool {
+    let is_setting = |place: &&usize| word_at(words, **place).contains('=');
+    let (settings, files): (Vec<usize>, Vec<usize>) = places.iter().partition(is_setting);
+    let [src, dst] = files[..] else { return false };
+    if settings.is_empty()
+        || has(words, &["-o", "--output"])
+        || !word_at(words, dst).ends_with(".gguf")
+    {
+        return false;
+    }
+    let mut ordered = vec![words[src].clone(), "--output".into(), words[dst].clone()];
+    ordered.extend(settings.iter().map(|place| words[*place].clone()));
+    let first = places[0];
+    places.iter().rev().for_each(|place| drop(words.remove(*place)));
+    words.splice(first..first, ordered);
+    true
 }
 
 /// What follows an `@`: a revision, or for LM Studio a type of GGUF.
@@ -476,6 +530,46 @@ fn patterns(verb: &Command, words: &mut Vec<OsString>, from: usize) {
             }
         }
         place += 1;
+    }
+}
+
+/// Puts an option that may be repeated before each of several values, which other programs take after one, or with
+/// commas between them: `--leave-out A B`, `--lora A,B`.
+fn repeated(verb: &Command, words: &mut Vec<OsString>, from: usize) {
+    let most = verb.get_positionals().map(|it| it.get_num_args().map_or(1, |it| it.max_values()));
+    let most = most.fold(0, usize::saturating_add);
+    let mut excess = arguments(verb, words, from).len().saturating_sub(most);
+    let is_repeated = |word: &str| {
+        let argument = verb.get_arguments().find(|argument| is_spelled(argument, word));
+        argument.is_some_and(|it| matches!(it.get_action(), ArgAction::Append))
+    };
+    let mut place = from;
+    while let Some(option) = words.get(place).and_then(|word| word.to_str()).map(str::to_owned) {
+        place += 1;
+        if option == "--" {
+            return;
+        }
+        if !is_option(&option) || !is_repeated(&option) {
+            place += usize::from(is_option(&option) && takes_value(verb, &option));
+            continue;
+        }
+        let value = word_at(words, place).to_owned();
+        let parts: Vec<&str> = value.split(',').collect();
+        if parts.len() > 1 && parts.iter().all(|part| is_adapter(part)) {
+            let pairs = parts.iter().flat_map(|part| [option.as_str(), part]);
+            words.splice(place - 1..=place, pairs.map(OsString::from));
+            place += 2 * (parts.len() - 1);
+        }
+        place += 1;
+        while place < words.len() && !is_option(word_at(words, place)) {
+            let is_pattern = word_at(words, place).contains('*');
+            if excess == 0 && !is_pattern {
+                break;
+            }
+            excess = excess.saturating_sub(1);
+            words.insert(place, option.clone().into());
+            place += 2;
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use super::foreign;
 use super::foreign::Meaning::{Is, Moved, Near, Says};
 use super::help;
 use super::kinds;
@@ -12,7 +13,7 @@ use super::names::{TargetType, float_name};
 use super::program::{
     command, has_option, is_spelled, unknown_option as unknown_word, verb_place, word_at,
 };
-use super::words::{meaning, row};
+use super::words::meaning;
 use crate::failure::Failure;
 use crate::spelling;
 
@@ -135,13 +136,16 @@ fn elsewhere(program: &clap::Command, option: &str, typed: &str) -> Option<Strin
 
 /// A type with the dashes of an option: `--q4_k_m`.
 fn typed_type(command: &clap::Command, word: &str) -> Option<String> {
-    let found = TargetType::find(word).filter(|_| has_option(command, "--type"))?.ok()?;
-    Some(format!("without the dashes: {}", found.label()))
+    let found = TargetType::find(&word.replace('-', "_"))?.ok()?;
+    if has_option(command, "--type") {
+        return Some(format!("without the dashes: {}", found.label()));
+    }
+    has_option(command, "--dtype").then(|| format!("did you mean --dtype {}?", found.label()))
 }
 
 /// What the word of an option means as a verb: `--list-devices`. It may be the verb that was typed.
 fn as_verb(option: &str, typed: &str) -> Option<String> {
-    match row(option.strip_prefix("--")?)? {
+    match foreign::verb(option.strip_prefix("--")?)?.1 {
         Is(here) if here == typed => Some(format!("leave it out: `weighbridge {here}` shows it")),
         Is(here) | Moved(here) | Near(here, _) if !here.contains("--") => {
             Some(format!("`weighbridge {here}` is a command of its own"))

@@ -4,13 +4,15 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::foreign::Meaning::{self, Ignored, Is, Moved, Near, Needless, Says, Value};
+use super::foreign::Meaning::{
+    self, Ignored, Is, Moved, Near, Needless, Pair, Says, Setting, Value,
+};
 use super::foreign::{self, ANY};
 use super::help;
 use super::kinds::{has, has_tensor, in_store, is_container, is_known, is_type_name};
 use super::order;
-use super::program::{Program, VALUED, has_option, is_spelled, verb_place, word_at};
-use super::values::size;
+use super::program::{Program, VALUED, has_option, is_option, is_spelled, verb_place, word_at};
+use super::values::{is_program, size};
 use crate::failure::{Failure, nearest_entry, note};
 
 /// The command line in the words of this program, or what to type instead.
@@ -177,6 +179,11 @@ pub(super) fn row(name: &str) -> Option<Meaning> {
         let is_format = foreign::list("FORMATS").any(|format| from.ends_with(format));
         row(&format!("to-{to}")).filter(|_| is_format)
     };
+    let of_object = || {
+        let (doing, object) = name.split_once('-')?;
+        let is_doing = foreign::list("DOING").any(|it| it == doing);
+        foreign::verb(object).filter(|_| is_doing).map(|(_, meaning)| meaning)
+    };
     let of_kind = |it: &str| match (it.strip_prefix('*'), it.strip_suffix('*')) {
         (Some(end), _) => name.ends_with(end),
         (_, Some(start)) => name.starts_with(start),
@@ -187,12 +194,13 @@ pub(super) fn row(name: &str) -> Option<Meaning> {
         let found = rows.find(|(_, spellings, _)| spellings.split('|').any(of_kind));
         found.map(|(_, _, meaning)| meaning)
     };
-    between_formats().or_else(by_kind)
+    between_formats().or_else(of_object).or_else(by_kind)
 }
 
 /// Puts the words of this program for a verb.
 fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
     file_after(program, words, at);
+    without_models(program, words, at);
     let typed = of_script(program, word_at(words, at)).to_owned();
     // `to-bf16`, `to_q4_k_m`.
     let to = ["to-", "to_"].iter().find_map(|start| typed.strip_prefix(start));
@@ -244,7 +252,7 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
             let name = name.replace('.', " ");
             return Err(says(&format!("no command is named `{name}`"), what));
         }
-        Value | Needless | Ignored(_) => return Ok(()),
+        Value | Pair(_) | Setting(_) | Needless | Ignored(_) => return Ok(()),
     };
     let here = without_typed(here, words);
     words.splice(at..at + name.split(' ').count(), here.split(' ').map(OsString::from));
@@ -263,6 +271,22 @@ fn file_after(program: &mut Program, words: &mut [OsString], at: usize) {
     let is_model = || is_file || in_store(first);
     if !of_verb && is_verb(program, second) && !is_verb(program, first) && is_model() {
         words.swap(at, at + 1);
+    }
+}
+
+/// `models rm NAME` is `rm NAME`: what comes after the verb is another, with an argument.
+fn without_models(program: &Program, words: &mut Vec<OsString>, at: usize) {
+    let (next, argument) = (word_at(words, at + 1), word_at(words, at + 2));
+    let is_verb = || foreign::list("BEFORE").any(|verb| verb == word_at(words, at));
+    let has_two = || foreign::verb(&format!("{} {next}", word_at(words, at))).is_some();
+    if !argument.is_empty()
+        && !is_option(argument)
+        && is_verb()
+        && !has_two()
+        && !is_program(Path::new(next))
+        && self::is_verb(program, next)
+    {
+        words.remove(at);
     }
 }
 
@@ -425,14 +449,11 @@ fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Resul
         verb = format!("{verb} {}", inner.get_name());
         (command, place) = (inner, place + 1);
     }
-    while let Some(word) = words.get(place) {
+    while let Some(word) = words.get(place).filter(|word| *word != "--") {
         let Some(word) = word.to_str().map(str::to_owned) else {
             place += 1;
             continue;
         };
-        if word == "--" {
-            break;
-        }
         let has = |option: &str| has_option(command, option);
         // `-n8`.
         let is_foreign = |it: &&str| !has(it) && meaning(&verb, it, has).is_some();
@@ -445,37 +466,43 @@ fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Resul
             _ => (word.as_str(), None),
         };
         let given = value.unwrap_or(word_at(words, place + 1));
+        let end = place + usize::from(value.is_none());
         if let Some(form) = form(option, given, has) {
-            words.splice(place..=place + usize::from(value.is_none()), form);
+            words.splice(place..=end, form);
             continue;
         }
         let has_value = !given.is_empty() && (value.is_some() || !given.starts_with("--"));
         let meant = by_value(option, given, has)
             .or_else(|| meaning(&verb, option, has))
-            .filter(|meant| *meant != Value || has_value);
+            .filter(|meant| !matches!(meant, Value | Pair(_) | Setting(_)) || has_value);
         // The parser takes it for `-h`.
         if meant.is_none() && option.len() > 2 && option.starts_with("-h") {
-            let fault = format!("`{verb}` has no option {option}");
-            return Err(says(&fault, &format!("`weighbridge help {verb}` lists its options")));
+            let advice = format!("`weighbridge help {verb}` lists its options");
+            return Err(says(&format!("`{verb}` has no option {option}"), &advice));
         }
         let here = match meant {
             Some(Is(here)) if is_given(command, words, here) => Vec::new(),
             Some(Is("--kv")) if repeats(words, "--kv", given) => {
-                words.drain(place..=place + usize::from(value.is_none()));
+                words.drain(place..=end);
                 continue;
             }
             Some(Is(here)) => vec![here],
             Some(Value) => Vec::new(),
+            Some(Setting(key)) => {
+                words.splice(place..=end, [format!("{key}{given}").into()]);
+                continue;
+            }
+            Some(Pair(here)) => {
+                paired(words, place, here, given.to_owned());
+                continue;
+            }
             Some(without @ (Needless | Ignored(_))) => {
-                let is_valued = is_valued(&verb, option, has);
-                let last = place
-                    + usize::from(
-                        value.is_none() && has_value_after(words, place, without, is_valued),
-                    );
                 if let Ignored(why) = without {
                     note(&format!("{option} is left out: {why}"));
                 }
-                words.drain(place..=last.min(words.len() - 1));
+                let is_valued = is_valued(&verb, option, has);
+                let has_value = value.is_none() && has_value_after(words, end, without, is_valued);
+                words.drain(place..=place + usize::from(has_value));
                 continue;
             }
             Some(Says(what)) => {
@@ -494,15 +521,29 @@ fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Resul
     Ok(())
 }
 
-/// Whether the word after an option that is left out is its value.
-fn has_value_after(words: &[OsString], place: usize, meant: Meaning, is_valued: bool) -> bool {
-    let next = word_at(words, place + 1);
-    match meant {
-        _ if is_valued => !next.starts_with("--"),
-        // `--verbose False` of mlx-lm.
-        Needless => SWITCHES.contains(&next.to_ascii_lowercase().as_str()),
-        _ => is_setting(next),
+/// Puts an option with one value for one at a place that may have two.
+fn paired(words: &mut Vec<OsString>, place: usize, here: &str, mut value: String) {
+    let (option, sign) = here.split_at(here.len() - 1);
+    let is_joined = word_at(words, place).contains('=');
+    let mut last = place + usize::from(!is_joined);
+    let second = word_at(words, last + 1);
+    if !value.contains(sign) && !second.is_empty() && !is_option(second) {
+        value = format!("{value}{sign}{second}");
+        last += 1;
     }
+    words.splice(place..=last.min(words.len() - 1), [option.into(), value.into()]);
+}
+
+/// Whether the word after an option that is left out is its value.
+fn has_value_after(words: &[OsString], end: usize, meant: Meaning, is_valued: bool) -> bool {
+    let next = word_at(words, end);
+    end < words.len()
+        && match meant {
+            _ if is_valued => !next.starts_with("--"),
+            // `--verbose False` of mlx-lm.
+            Needless => SWITCHES.contains(&next.to_ascii_lowercase().as_str()),
+            _ => is_setting(next),
+        }
 }
 
 /// Options of other programs whose value may be `json`.
@@ -531,7 +572,7 @@ fn joined(word: &str) -> Option<&str> {
     (is_letter && !number.is_empty() && number.chars().all(is_digit)).then_some(option)
 }
 
-/// Whether an option without a value is among the words already, or says nothing: --overwrite is about the file
+/// Whether an option without a value, or with one that is given, is among the words already, or says nothing: --overwrite is about the file
 /// of -o. Without one, the file itself is changed, as others do with --force.
 fn is_given(command: &clap::Command, words: &[OsString], option: &str) -> bool {
     if option == "--overwrite"
@@ -541,7 +582,9 @@ fn is_given(command: &clap::Command, words: &[OsString], option: &str) -> bool {
         return true;
     }
     let argument = command.get_arguments().find(|argument| is_spelled(argument, option));
-    argument.is_some_and(|it| !it.get_action().takes_values()) && has(words, &[option])
+    let name = option.split('=').next().unwrap_or(option);
+    let is_whole = argument.is_some_and(|it| !it.get_action().takes_values()) || name != option;
+    is_whole && has(words, &[name])
 }
 
 /// Whether an option has this value already: llama.cpp has one for keys, and another for values.
@@ -573,6 +616,14 @@ fn by_value(option: &str, value: &str, has: impl Fn(&str) -> bool) -> Option<Mea
             meaning("run generate", "--json-schema", |_| false)
         }
         true if has("--type") && is_type_name(value) => Some(Is("--type")),
+        false
+            if !has(option)
+                && has("--type")
+                && foreign::list("TYPED").any(|it| it == option)
+                && is_type_name(value) =>
+        {
+            Some(Is("--type"))
+        }
         true if has("--dtype") && is_type_name(value) => Some(Is("--dtype")),
         true if has("--to") && is_container(value) => Some(Is("--to")),
         true if option == "-m" && has("--max-tokens") && value.parse::<u64>().is_ok() => {
@@ -661,6 +712,53 @@ mod tests {
     const LINES: &[(&str, &str)] = &[
         ("w info m.gguf", "w inspect m.gguf"),
         ("w m.gguf --all", "w inspect m.gguf --all"),
+        ("w models show m --json", "w show m --json"),
+        (
+            "w gguf_new_metadata.py --general-name X s d.gguf",
+            "w meta set s --output d.gguf general.name=X",
+        ),
+        (
+            "w gguf_new_metadata.py --chat-template-file t s d.gguf",
+            "w meta set s --output d.gguf tokenizer.chat_template=@t",
+        ),
+        ("w meta set s d.gguf name=X", "w meta set s --output d.gguf name=X"),
+        ("w quantize m --preset q4_k_m", "w quantize m --type q4_k_m"),
+        ("w quantize m --to Q4_K_M", "w quantize m --type Q4_K_M"),
+        ("w generate m --prompt x --num-tokens 4", "w run generate m --prompt x --max-tokens 4"),
+        ("w quality m --ctx 64", "w quality m --context 64"),
+        ("w safetensors-cli info m", "w inspect m"),
+        ("w compare_tensors a b", "w diff a b"),
+        ("w gguf-parser --path=m --flash-attention --ctx-size=4k", "w memory m --context 4k"),
+        ("w verify --hub o/n", "w verify --hub o/n o/n"),
+        ("w models chat", "w models --filter chat"),
+        ("w show-metadata m", "w meta get m"),
+        ("w get-config m", "w inspect --config m"),
+        ("w hf repo-files list o/n", "w pull --include=* --dry-run o/n"),
+        ("w llama-imatrix --in-file x --show-statistics", "w inspect --stats x"),
+        ("w llama-export-lora -m m --lora-scaled a 0.5 -o d", "w convert m --lora a:0.5 --dst d"),
+        ("w convert m --lora-scaled a:0.5 --lora b", "w convert m --lora a:0.5 --lora b"),
+        ("w create a m --param temperature 0.2", "w create a m --parameter temperature=0.2"),
+        ("w create a m -p temperature=0.2", "w create a m --parameter temperature=0.2"),
+        ("w convert m d --leave-out x y", "w convert m d --leave-out x --leave-out y"),
+        ("w convert --leave-out *x *y m d", "w convert --leave-out *x --leave-out *y m d"),
+        ("w run m --stop x Once upon", "w run generate --chat m --stop x --prompt=Once upon"),
+        ("w convert m --leave-out x d.gguf", "w convert m --leave-out x d.gguf"),
+        (
+            "w quantize m d q8_0 --tensor-type a=q4_0 b=q5_0",
+            "w quantize m d q8_0 --tensor-type a=q4_0 --tensor-type b=q5_0",
+        ),
+        ("w quantize m --quantization_method q4_k_m", "w quantize m --type q4_k_m"),
+        ("w save_pretrained_gguf m --quant-method q4_k_m", "w quantize m --type q4_k_m"),
+        ("w convert m --type q4_k_m", "w quantize m --type q4_k_m"),
+        ("w mlx_lm.convert --hf-path m -d", "w convert --to mlx m --dtype=F16"),
+        ("w convert m -d --dtype bf16", "w convert m --dtype bf16"),
+        ("w memory m --kv-cache q8", "w memory m --kv q8"),
+        ("w meta set m a=b --in-place", "w meta set m a=b"),
+        ("w quantize --list-types", "w list types"),
+        ("w hf cache ls --sort size:desc", "w models huggingface --sort size:desc"),
+        ("w ls -lhS", "w models --sort=size"),
+        ("w du -sh Cargo.toml src", "w inspect Cargo.toml src"),
+        ("w lms get a/b@q4_k_m --gguf -y", "w pull a/b:q4_k_m"),
         ("w --color never generate m -p x", "w run generate m --prompt x --color never"),
         ("w --filter layers inspect m", "w inspect m --filter layers"),
         ("w run m Hello", "w run generate --chat m --prompt=Hello"),

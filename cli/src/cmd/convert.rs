@@ -219,9 +219,10 @@ fn container(args: &Convert, dst: &Path) -> Result<Target, Stop> {
         let fault = format!("--max-shard-size is for several files, but {dst} is {what}");
         return Err(Stop::Usage(fault));
     }
-    let dst = match *to == OLLAMA {
-        true => args.store.place(&dst.to_string_lossy())?,
-        false => dst.to_path_buf(),
+    let dst = match () {
+        () if *to == OLLAMA => args.store.place(&dst.to_string_lossy())?,
+        () if *to == GGUF => writing::file_in(dst.to_path_buf(), || file_name(args, to)),
+        () => dst.to_path_buf(),
     };
     Ok((to, one_file, dst))
 }
@@ -249,13 +250,18 @@ fn unnamed(args: &Convert, model: &Model) -> Result<Target, Stop> {
         let fault = "the new model has no name: give MODEL[:TAG] as DST";
         return Err(Stop::Usage(fault.to_owned()));
     }
+    Ok((to, false, file_name(args, to)))
+}
+
+/// The usual name of what is written to a container.
+fn file_name(args: &Convert, to: &Container) -> PathBuf {
     let dtype = args.dtype.map_or(String::new(), |dtype| format!("-{dtype}"));
     let ending = match (*to == GGUF, args.mmproj) {
         (true, true) => format!("-mmproj{dtype}.gguf"),
         (true, false) => format!("{dtype}.gguf"),
         (false, _) => format!("{dtype}-{}", to.name),
     };
-    Ok((to, false, writing::default_name(&args.src, &ending)))
+    writing::default_name(&args.src, &ending)
 }
 
 /// Refuses a name that says that the GGUF file to write is something else; if it `needs_ending`, also one that may be
@@ -269,7 +275,9 @@ pub(super) fn check_gguf_name(dst: &Path, needs_ending: bool) -> Result<(), Stop
             format!("{name} is the name of a {} file, but the type is one of GGUF", container.name)
         }
         None if needs_ending && !is_file_name(dst) && !dst.exists() => {
-            format!("{name} has no ending, and a GGUF file ends in .gguf")
+            format!(
+                "{name} has no ending, and a GGUF file ends in .gguf: give {name}.gguf, or a folder that exists"
+            )
         }
         _ => return Ok(()),
     };
@@ -298,7 +306,7 @@ pub(super) fn check_encoding(model: &Model, dst: &Path) -> Result<(), Stop> {
 pub(super) fn check_mlx_name(dst: &Path) -> Result<(), Stop> {
     match by_ending(dst) {
         Some(_) if !dst.is_dir() => Err(Stop::Usage(format!(
-            "{} is the name of a file, but MLX is a directory",
+            "{} is the name of a file, but MLX is a directory: types such as Q4_K_M and Q8_0 write GGUF",
             shown(dst)
         ))),
         _ => Ok(()),

@@ -152,8 +152,14 @@ fn check_no_model_name(dst: &Path, src: &Path) -> Result<(), Stop> {
 pub(super) fn prepare(args: &Quantize) -> Result<Prepared, Stop> {
     let (target, dst) = asked(args)?;
     check_options(args, target)?;
+    let is_gguf = matches!(target, TargetType::Gguf(_));
+    let usual = || {
+        let ending = if is_gguf { ".gguf" } else { "" };
+        writing::default_name(&args.src, &format!("-{}{ending}", target.label()))
+    };
+    let dst = dst.map(|dst| if is_gguf { writing::file_in(dst, usual) } else { dst });
     match &dst {
-        Some(dst) if matches!(target, TargetType::Gguf(_)) => {
+        Some(dst) if is_gguf => {
             check_no_model_name(dst, &args.src)?;
             convert::check_gguf_name(dst, !args.keep_split)?;
         }
@@ -164,10 +170,7 @@ pub(super) fn prepare(args: &Quantize) -> Result<Prepared, Stop> {
     let model = args.writing.open.options().open(&args.src)?;
     remark(&model);
     let model = args.source.applied(model)?;
-    let dst = dst.unwrap_or_else(|| {
-        let ending = if matches!(target, TargetType::Gguf(_)) { ".gguf" } else { "" };
-        writing::default_name(&args.src, &format!("-{}{ending}", target.label()))
-    });
+    let dst = dst.unwrap_or_else(usual);
     let file_type = match target {
         TargetType::Gguf(file_type) => file_type,
         TargetType::Mlx(options) => return prepare_mlx(args, model, options, dst, others),

@@ -10,7 +10,7 @@ use weighbridge::ops::{self, ShowReport};
 
 use super::Done;
 use crate::args::Show;
-use crate::{Status, json};
+use crate::{Status, json, note};
 
 pub(crate) fn run(args: &Show) -> Done {
     let model = Model::open(&args.model)?;
@@ -20,17 +20,18 @@ pub(crate) fn run(args: &Show) -> Done {
         return Ok(Status::Fine);
     }
     let parts = [
-        (args.modelfile, &report.modelfile),
-        (args.template, &report.template),
-        (args.system, &report.system),
-        (args.parameters, &report.parameters),
-        (args.license, &report.license),
+        (args.modelfile, report.modelfile.as_str(), "Modelfile"),
+        (args.template, report.template.as_str(), "template"),
+        (args.system, report.system.as_str(), "system prompt"),
+        (args.parameters, report.parameters.as_str(), "parameters"),
+        (args.license, report.license.as_str(), "license"),
     ];
     let mut out = std::io::BufWriter::new(anstream::stdout().lock());
-    match parts.iter().find(|(chosen, _)| *chosen) {
+    match parts.iter().find(|(chosen, ..)| *chosen) {
+        Some((_, "", name)) => note(&format!("the model has no {name}")),
         // Texts are printed as they are: they may be redirected into files.
-        Some((_, text)) if text.is_empty() || text.ends_with('\n') => write!(out, "{text}")?,
-        Some((_, text)) => writeln!(out, "{text}")?,
+        Some((_, text, _)) if text.ends_with('\n') => write!(out, "{text}")?,
+        Some((_, text, _)) => writeln!(out, "{text}")?,
         None => write_sections(&report, &mut out)?,
     }
     out.flush()?;

@@ -32,20 +32,20 @@ pub(crate) fn run(args: &Inspect) -> Done {
         let name = name.to_string_lossy();
         return match tensor {
             Ok(tensor) if !args.is_list() => values::one(args, &model, &tensor),
-            Err(error) if !is_part(&model, &name) => Err(error.into()),
+            Err(error) if !values::is_part(&model, &name) => Err(error.into()),
             _ => one(&Inspect { filter: Some(name.into_owned()), ..args.clone() }, path),
         };
+    }
+    if let [path, names @ ..] = args.paths.as_slice()
+        && values::are_tensors(args, path, names)
+    {
+        let of = |name: &Path| Inspect { paths: vec![path.clone(), name.into()], ..args.clone() };
+        return separated(names, args.json, |name| run(&of(name)));
     }
     if args.modelfile {
         return super::show::modelfile(&args.paths);
     }
     separated(&args.paths, args.json, |path| one(args, path))
-}
-
-/// Whether a text is a part of the name of a stored tensor.
-fn is_part(model: &Model, part: &str) -> bool {
-    let filter = Filter::new(Some(part));
-    model.stored_tensors().any(|tensor| filter.passes(tensor.name(), None))
 }
 
 fn one(args: &Inspect, path: &Path) -> Done {

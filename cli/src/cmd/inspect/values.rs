@@ -1,7 +1,7 @@
 //! `inspect PATH NAME` and `inspect --stats`: statistics of the values of tensors.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use weighbridge::bytes::Text;
 use weighbridge::ops::{
@@ -41,6 +41,21 @@ pub(super) fn named(args: &Inspect) -> Option<(Model, Result<Tensor>)> {
         return Some((model, Err(neither)));
     }
     None
+}
+
+/// Whether a text is a part of the name of a stored tensor.
+pub(super) fn is_part(model: &Model, part: &str) -> bool {
+    let filter = Filter::new(Some(part));
+    model.stored_tensors().any(|tensor| filter.passes(tensor.name(), None))
+}
+
+/// Whether several names after a model are names of tensors or parts of them, and not of models.
+pub(super) fn are_tensors(args: &Inspect, path: &Path, names: &[PathBuf]) -> bool {
+    if names.len() < 2 || names.iter().any(|name| name.exists()) {
+        return false;
+    }
+    let Ok(model) = args.open.options().open(path) else { return false };
+    names.iter().any(|name| is_part(&model, &name.to_string_lossy()))
 }
 
 /// Shows the statistics of one tensor.

@@ -66,8 +66,21 @@ fn a_sentence_says_what_to_type() {
         // Of two wrong names, the first.
         (&["convert", "none.gguf", "out"], "none.gguf: no such file"),
         (&["hf", "datasets"], "Weighbridge has nothing for `hf datasets`"),
-        (&["mlx_lm.cache_prompt"], "Weighbridge has nothing for `mlx_lm cache_prompt`"),
-        (&["mergekit-moe", "x.yml"], "Weighbridge has nothing for `mergekit-moe`"),
+        (&["mlx_lm.frobnicate"], "Weighbridge has nothing for `mlx_lm frobnicate`"),
+        (&["mergekit-frobnicate", "x.yml"], "Weighbridge has nothing for `mergekit-frobnicate`"),
+        (&["mergekit-moe", "x.yml"], "no mixture of experts of several models"),
+        (&["mlx_lm.cache_prompt", "--prompt", "x"], "no prompt is kept"),
+        (&["inspect", GGUF, "--columns", "name"], "`--json` has all columns"),
+        (&["convert", HF, "--q8_0"], "did you mean --dtype Q8_0?"),
+        (&["models", "rm", "tale"], "Weighbridge deletes no models"),
+        (&["meta", "rm", GGUF, "general.name", "--backup"], "write `-o COPY`"),
+        (&["diff", GGUF, HF, "--layers", "0-1"], "`--filter 'layers.0.*'`"),
+        (&["dump", GGUF, "output_norm.weight", "--csv"], "prints a row on each line"),
+        (&["convert", HF, "--load-in-4bit"], "`weighbridge quantize SRC --type mlx4`"),
+        (&["pull", "org/name", "--repo-type", "dataset"], "use `hf download`"),
+        (&["gguf-dump", "--data-offset", GGUF], "[.tensors[].parts[].offset] | min"),
+        (&["memory", GGUF, "--gpu-layers", "8"], "`weighbridge memory MODEL --room 8G`"),
+        (&["mlx_lm.fuse", "--model", HF, "--export-gguf"], "`weighbridge merge MODEL ADAPTER"),
         (&["asets"], "did you mean assets?"),
         (&["nab", GGUF], "`weighbridge help` lists the commands"),
         (&["convert", HF, "--fp16"], "did you mean --dtype F16?"),
@@ -83,7 +96,7 @@ fn a_sentence_says_what_to_type() {
         (&["tokenize", GGUF, "README.md"], "README.md is a file, not the text"),
         (&["merge", "m-1-of-2.gguf", "m-2-of-2.gguf"], "the new model has no name"),
         (&["inspect", GGUF, "-o", "x.json"], "`> FILE` writes what is printed"),
-        (&["gguf-new-metadata", GGUF, "x.gguf"], "`weighbridge meta set SRC"),
+        (&["gguf-new-metadata", GGUF, "--remove-metadata", "x"], "`weighbridge meta rm SRC KEY"),
         (&["llama-tts", "-m", GGUF], "Weighbridge has nothing for `llama-tts`"),
         (&["inspect", GGUF, "--verify"], "`weighbridge verify ...` is a command of its own"),
         (&["convert", HF, "--imatrix", "x"], "`quantize` has --imatrix"),
@@ -101,7 +114,10 @@ fn a_sentence_says_what_to_type() {
         (&[GGUF, "--vram", "8"], "`weighbridge memory` is a command of its own"),
         (&["export", GGUF, "output_norm.weight", "--rows", "0:4"], "`dump` has --rows"),
         (&["models", "tales", "--path"], "`--json` has the path"),
-        (&["quantize", HF, "Q4_K_M,Q8_0"], "Q4_K_M,Q8_0 is no type"),
+        (
+            &["quantize", HF, "Q4_K_M,Q8_0"],
+            "`for t in Q4_K_M Q8_0; do weighbridge quantize assets/sample/hf $t; done`",
+        ),
         (&["quantize", HF, "bnb4"], "bnb4 is no type: the types of 4 bits"),
         (&["quantize", GGUF, "Q4_0", "--allow-requantize", "--outdir", "x"], "x has no ending"),
         (&["run", "tokens", GGUF, "--id", "3"], "did you mean --ids?"),
@@ -151,7 +167,6 @@ fn a_sentence_says_what_to_type() {
         (&["verify", GGUF, "--against", "README.md"], "`weighbridge hash MODEL --save LIST`"),
         (&["inspect", GGUF, "--wid"], "did you mean --wide?"),
         (&["where", "tale"], "`weighbridge models NAME --json`"),
-        (&["gguf-split", "--split", "--no-tensor-first-split", GGUF, "x"], "the first shard has"),
         (&["fp8_cast_bf16.py", "--input-fp8-hf-path", "x"], "`weighbridge convert DIR OUT --dtype"),
         (&["meta", "set", GGUF, "x.a=1", "x.b=no", "--dry-run"], "x.b=str:TEXT"),
         (&["run", GGUF, "Once", "--foo", "1"], "has no option --foo"),
@@ -238,10 +253,6 @@ fn a_sentence_says_what_to_type() {
         (&["mergekit-legacy", "x", "--merge", HF], "`weighbridge merge RECIPE.yml DST`"),
         (&["mergekit-pytorch", "x.yml", "y"], "`weighbridge merge RECIPE.yml DST`"),
         (
-            &["gguf_new_metadata.py", "--pre-tokenizer", "qwen2", GGUF, "x.gguf"],
-            "`weighbridge meta set SRC pre-tokenizer=qwen2 -o DST`",
-        ),
-        (
             &["frobnicate", GGUF, "output_norm.weight", "--outliers", "10"],
             "`weighbridge assets/sample/sample-Q8_0.gguf output_norm.weight` may be meant",
         ),
@@ -266,6 +277,7 @@ fn a_sentence_says_what_to_type() {
 
 #[test]
 fn words_of_other_programs_mean_the_same() {
+    let (half, both) = (format!("{ADAPTER}:0.5"), format!("{ADAPTER},{ADAPTER}:0.5"));
     for (words, here) in [
         (&["stats", GGUF, "output_norm.weight"][..], &["inspect", GGUF, "output_norm.weight"][..]),
         (
@@ -324,6 +336,22 @@ fn words_of_other_programs_mean_the_same() {
             &["meta", "set", GGUF, "tokenizer.ggml.pre=qwen2", "--dry-run"],
         ),
         (
+            &["gguf_new_metadata.py", "--pre-tokenizer", "qwen2", GGUF, "x.gguf", "--dry-run"],
+            &["meta", "set", GGUF, "tokenizer.ggml.pre=qwen2", "-o", "x.gguf", "--dry-run"],
+        ),
+        (
+            &["convert", BASE, "x", "--lora", &both, "--dry-run"],
+            &["convert", BASE, "x", "--lora", ADAPTER, "--lora", &half, "--dry-run"],
+        ),
+        (
+            &["quantize", HF, "assets", "Q4_0", "--dry-run"],
+            &["quantize", HF, "assets/hf-Q4_0.gguf", "Q4_0", "--dry-run"],
+        ),
+        (
+            &["convert", HF, "--to", "gguf", "assets", "--dry-run"],
+            &["convert", HF, "assets/hf.gguf", "--dry-run"],
+        ),
+        (
             &["merge", BASE, ADAPTER, ADAPTER, "x", "--dry-run"],
             &["convert", BASE, "x", "--lora", ADAPTER, "--lora", ADAPTER, "--dry-run"],
         ),
@@ -336,6 +364,16 @@ fn words_of_other_programs_mean_the_same() {
         let [a, b] = [words, here].map(run);
         assert_eq!((a.status, a.out), (Some(0), b.out), "{words:?}: {}", a.err);
     }
+}
+
+/// Tensors after a model are shown one after the other.
+#[test]
+fn several_tensors_of_a_model_are_shown() {
+    let [a, b] = ["output_norm.weight", "attn_q"];
+    let each = [a, b].map(|name| printed(&["inspect", GGUF, name]));
+    assert_eq!(printed(&["inspect", GGUF, a, b]), each.join("\n"));
+    let wrong = run(&["inspect", GGUF, a, "frobnicate"]);
+    assert!(wrong.err.contains("neither a model nor a tensor"), "{}", wrong.err);
 }
 
 #[test]
