@@ -90,15 +90,20 @@ fn read_input() -> Result<Option<String>, Failure> {
     Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
 }
 
-/// Puts a text for each line of the file of `embed -f`, as llama-embedding reads it.
-pub(super) fn lines_of_file(words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
+/// Verbs of `run` that read a text from the file of `-f`, as llama.cpp's programs do: the option of a text, and whether
+/// each line is one.
+const FROM_FILES: [(&str, &str, bool); 3] =
+    [("embed", "--text", true), ("generate", "--prompt", false), ("tokens", "--text", false)];
+
+/// Puts the text of a file, or one for each line, for the option `-f` of a verb of `run`.
+pub(super) fn text_of_file(words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
+    let verb = FROM_FILES.iter().find(|(verb, ..)| *verb == word_at(words, at + 1));
+    let Some((_, option, by_line)) = verb else { return Ok(()) };
     let is_file = |place: &usize| {
         ["-f", "--file"].contains(&word_at(words, *place)) && Path::new(&words[place + 1]).is_file()
     };
     let mut places = at..words.len().saturating_sub(1);
-    let Some(place) = places.find(is_file).filter(|_| word_at(words, at + 1) == "embed") else {
-        return Ok(());
-    };
+    let Some(place) = places.find(is_file) else { return Ok(()) };
     let file = std::fs::File::open(&words[place + 1]);
     let read = file.and_then(|file| {
         let mut text = String::new();
@@ -106,10 +111,14 @@ pub(super) fn lines_of_file(words: &mut Vec<OsString>, at: usize) -> Result<(), 
     });
     let text = read.map_err(|error| {
         let fault = format!("{}: {error}", word_at(words, place + 1));
-        Failure::advised(fault, "`--text TEXT` gives a text".to_owned())
+        Failure::advised(fault, format!("`{option} TEXT` gives a text"))
     })?;
-    let lines = text.lines().filter(|line| !line.is_empty());
-    let texts: Vec<OsString> = lines.map(|line| format!("--text={line}").into()).collect();
+    let lines = match by_line {
+        true => text.lines().filter(|line| !line.is_empty()).collect(),
+        false => vec![text.strip_suffix('\n').unwrap_or(&text)],
+    };
+    let texts: Vec<OsString> =
+        lines.into_iter().map(|line| format!("{option}={line}").into()).collect();
     words.splice(place..=place + 1, texts);
     Ok(())
 }

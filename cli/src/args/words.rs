@@ -43,7 +43,7 @@ pub(crate) fn translated(
     let escapes = has_escapes(&words, of_script(program, word_at(&words, at)));
     verb(program, &mut words, at)?;
     order::mlx_type(&mut words, at)?;
-    order::lines_of_file(&mut words, at)?;
+    order::text_of_file(&mut words, at)?;
     dashed_options(&mut words, at);
     options(program, &mut words, at)?;
     order::arrange(program, &mut words, at)?;

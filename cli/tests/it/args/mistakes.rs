@@ -366,6 +366,21 @@ fn words_of_other_programs_mean_the_same() {
     }
 }
 
+/// As llama.cpp's programs read it.
+#[test]
+fn a_text_may_be_in_a_file() {
+    let (_folder, path) = file("prompt", b"Once upon\na time\n");
+    let text = "Once upon\na time";
+    for (words, option) in [(["run", "tokens"], "--text"), (["run", "generate"], "--prompt")] {
+        let [held, typed] = [["-f", &path], [option, text]].map(|given| {
+            let limit: &[&str] = if words[1] == "generate" { &["-n", "2"] } else { &[] };
+            run(&[&words[..], &[GGUF], &given, limit].concat()).out
+        });
+        assert_eq!(held, typed, "{words:?}");
+        assert!(!held.is_empty(), "{words:?}");
+    }
+}
+
 /// Tensors after a model are shown one after the other.
 #[test]
 fn several_tensors_of_a_model_are_shown() {
