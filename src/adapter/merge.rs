@@ -5,9 +5,13 @@ use std::ops::Range;
 
 use super::tokenizer::with_tokenizer;
 use super::{Adapter, Layout, LowRankPair, TokenRows, WholeTensor};
-use crate::arch::{Axes, Change, Dialect, ModelConfig, RowOrder, Transform, canonical_of};
+use crate::arch::{
+    Axes, Change, Dialect, ModelConfig, RowOrder, Transform, canonical_of, tower_part,
+};
 use crate::bytes::Text;
+use crate::engines::transformers::name_in_class;
 use crate::error::{Error, Result};
+use crate::json::Json;
 use crate::model::{Adaptation, EMBEDDING, Model, OUTPUT, ProductUse, Tensor};
 use crate::rounding::f32_of;
 use crate::store::{Encoding, Part};
@@ -281,13 +285,12 @@ fn with_whole_tensors(model: &Model, adapter: &Adapter, notes: &mut Vec<String>)
 
 /// The stored tensor that a whole tensor takes the place of; `None` if the model lacks it.
 fn replaced(model: &Model, adapter: &Adapter, whole: &WholeTensor) -> Result<Option<Tensor>> {
+    let names = spellings(&whole.target);
     let Some(architecture) = model.resolution()?.architecture else {
-        let found =
-            spellings(&whole.target).into_iter().find(|name| model.store().find(name).is_some());
-        return found.map(|name| model.stored_tensor(&name)).transpose();
+        return stored_tensor(model, &names);
     };
-    for name in spellings(&whole.target) {
-        let matches = canonical_of(architecture, adapter.dialect, &name);
+    for name in &names {
+        let matches = canonical_of(architecture, adapter.dialect, name);
         let Some(found) = matches.iter().find(|found| model.has(&found.canonical)) else {
             continue;
         };
@@ -304,7 +307,26 @@ fn replaced(model: &Model, adapter: &Adapter, whole: &WholeTensor) -> Result<Opt
             }
         };
     }
-    Ok(None)
+    stored_tensor(model, &names)
+}
+
+/// The tensor that has one of these names in the file, in the model's class, or without what programs put into names: tensors
+/// of vision and audio models, and of models without an architecture, have no canonical names.
+fn stored_tensor<S: AsRef<str>>(model: &Model, names: &[S]) -> Result<Option<Tensor>> {
+    let resolution = model.resolution()?;
+    let model_type = model.store().document("config.json").and_then(|all| all.get("model_type"));
+    let model_type = model_type.and_then(Json::as_str).unwrap_or_default();
+    let has = |stored: &str| {
+        let bare = resolution.bare(stored);
+        let in_class = name_in_class(model_type, &bare);
+        names.iter().any(|name| [&*bare, &*in_class].contains(&name.as_ref()))
+    };
+    let direct = names.iter().map(AsRef::as_ref).find(|name| model.store().find(name).is_some());
+    let further = || {
+        let others = resolution.auxiliary.iter().map(|tensor| &tensor.stored);
+        others.chain(&resolution.unknown).map(String::as_str).find(|stored| has(stored))
+    };
+    direct.or_else(further).map(|name| model.stored_tensor(name)).transpose()
 }
 
 /// Whether an output matrix of the adapter has the values of its embedding, for a model in which both are one.
@@ -357,6 +379,13 @@ pub(super) fn lacks(model: &Model, first: &str, count: usize) -> Error {
 
 /// An error for a module that an adapter saves as a whole and the model lacks.
 fn added(target: &str) -> Error {
+    if let Some(reason) = tower_part(target) {
+        let fault = format!(
+            "the adapter saves \"{target}\" as a whole, {reason}, which the model does not have"
+        );
+        return Error::unsupported(fault)
+            .advise("merge it into the directory of the original model");
+    }
     let fault = format!(
         "the adapter saves \"{target}\" as a whole, a tensor that the model does not have, such as the head of a classifier"
     );
@@ -406,11 +435,8 @@ pub(super) fn targets(
         Dialect::Gguf => vec![Cow::Borrowed(name)],
         _ => spellings(name).into_iter().map(|name| Cow::Owned(format!("{name}{end}"))).collect(),
     };
-    // Of towers, and without an architecture, only the stored names are known.
-    let stored = || names.iter().find_map(|name| model.stored_tensor(name).ok());
-    let Some(architecture) = resolution.architecture else {
-        return Ok(stored().map(Target::stored).into_iter().collect());
-    };
+    let stored = || Ok(stored_tensor(model, &names)?.map(Target::stored).into_iter().collect());
+    let Some(architecture) = resolution.architecture else { return stored() };
     for name in &names {
         let matches = canonical_of(architecture, adapter.dialect, name);
         let parts = matches.iter().any(|found| found.transform.rows != RowOrder::All);
@@ -426,7 +452,7 @@ pub(super) fn targets(
         };
         return found.map(target).collect();
     }
-    Ok(stored().map(Target::stored).into_iter().collect())
+    stored()
 }
 
 /// The two matrices of a product, in the rows and columns of the canonical tensor that it changes.

@@ -114,7 +114,7 @@ pub(super) fn outside_language_model(stored: &str) -> Option<String> {
 }
 
 /// The tower that a stored tensor belongs to: a module before its layers has the name of one.
-fn tower(stored: &str) -> Option<&'static str> {
+pub(crate) fn tower(stored: &str) -> Option<&'static str> {
     let mut modules = stored.split('.').take_while(|module| module.parse::<u32>().is_err());
     modules.find_map(|module| {
         let row = TOWER_MODULES.iter().find(|(_, names)| names.contains(&module));

@@ -1,6 +1,8 @@
 //! Facts about transformers: what its classes take for keys that `config.json` omits, and the names
 //! that it knows.
 
+use std::borrow::Cow;
+
 use super::{Block, Constant, Table, table};
 use crate::json::Json;
 
@@ -54,6 +56,11 @@ static TOKENIZERS: Table<TokenizerClass> = table!("transformers/tokenizers", |bl
     }
 });
 
+/// Starts of names in files, and what the class of a model type has instead.
+static MODULES: Table<Vec<(&str, &str)>> = table!("transformers/modules", |block| {
+    block.lines().filter_map(|line| line.split_once(' ')).collect()
+});
+
 static NAMES: Table<Vec<&str>> = table!("transformers/names", |block| { block.lines().collect() });
 
 impl Class {
@@ -80,6 +87,19 @@ impl Class {
 /// does not have.
 pub(crate) fn class(model_type: &str) -> Option<&'static Class> {
     CLASSES.get(model_type)
+}
+
+/// A name in the files of a `model_type` as its class has it.
+pub(crate) fn name_in_class<'n>(model_type: &str, name: &'n str) -> Cow<'n, str> {
+    let starts = |(start, instead): &(&'static str, &'static str)| {
+        let rest = name.strip_prefix(start)?;
+        (rest.is_empty() || rest.starts_with('.')).then_some((start.len(), *instead, rest))
+    };
+    let rows = MODULES.get(model_type).into_iter().flatten();
+    match rows.filter_map(starts).max_by_key(|(len, ..)| *len) {
+        Some((_, instead, rest)) => Cow::Owned(format!("{instead}{rest}")),
+        None => Cow::Borrowed(name),
+    }
 }
 
 /// The values that the class of a `model_type` takes for omitted keys.
@@ -235,6 +255,21 @@ mod tests {
         let qwen = tokenizer("qwen3_moe").expect("a model type");
         assert!(!qwen.surrounds && qwen.normalizer["type"] == "NFC");
         assert!(tokenizer("LlamaTokenizer").is_none());
+    }
+
+    #[test]
+    fn classes_have_other_names_than_files() {
+        for (model_type, name, expected) in [
+            ("qwen2_5_vl", "visual.blocks.0.norm1.weight", "model.visual.blocks.0.norm1.weight"),
+            ("qwen2_5_vl", "model.norm.weight", "model.language_model.norm.weight"),
+            ("qwen2_5_vl", "model.visual.merger.ln_q.weight", "model.visual.merger.ln_q.weight"),
+            ("qwen2_5_vl", "visually", "visually"),
+            ("llava", "language_model.model.norm.weight", "model.language_model.norm.weight"),
+            ("llava", "language_model.lm_head.weight", "lm_head.weight"),
+            ("llama", "model.norm.weight", "model.norm.weight"),
+        ] {
+            assert_eq!(name_in_class(model_type, name), expected, "{model_type} {name}");
+        }
     }
 
     #[test]

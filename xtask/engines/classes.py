@@ -26,6 +26,7 @@ from mlx_lm.utils import MODEL_REMAPPING  # noqa: E402
 import transformers  # noqa: E402
 from transformers import PreTrainedConfig  # noqa: E402
 from transformers.activations import ACT2FN  # noqa: E402
+from transformers.conversion_mapping import get_checkpoint_conversion_mapping  # noqa: E402
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RotaryEmbeddingConfigMixin  # noqa: E402
 from transformers.models.auto import modeling_auto  # noqa: E402
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES  # noqa: E402
@@ -253,6 +254,37 @@ def tokenizer_classes():
         yield " ".join([",".join(names), *words]), [line for line in rest if line not in words]
 
 
+def starts(name):
+    """Starts of names in files that a class or the classes of a model type rename, and what they have instead."""
+    for rule in get_checkpoint_conversion_mapping(name) or []:
+        for source, target in zip(getattr(rule, "source_patterns", []), getattr(rule, "target_patterns", [])):
+            found = re.fullmatch(r"\^((?:\w|\\?\.)+?)(\(\?!.*\))?(?:\\?\.)?", source)
+            if found and re.fullmatch(r"[\w.]+", target):
+                start = found[1].replace("\\", "")
+                # Names that the rule does not apply to stay as they are.
+                yield from ((f"{start}.{kept}",) * 2 for kept in re.findall(r"\w+", found[2] or ""))
+                yield start, target.removesuffix(".")
+
+
+def module_names():
+    """For each model type, the starts of names in files that its class has under other names."""
+    classes = {}
+    for task in (modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES, modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES):
+        classes.update(task)
+    for model_type, name in sorted(classes.items()):
+        name = name if isinstance(name, str) else name[0]
+        renamed = {}
+        for start, target in [*starts(name)] or [*starts(model_type)]:
+            renamed.setdefault(start, target)
+            # The model within the class renames what follows.
+            for further, instead in starts(re.sub(r"For\w+$", "Model", name)):
+                held = target.removeprefix("model.")
+                if further.startswith(f"{held}."):
+                    renamed.setdefault(start + further.removeprefix(held), f"model.{instead}")
+        if renamed:
+            yield model_type, [f"{start} {target}" for start, target in sorted(renamed.items())]
+
+
 def source_of(module, apart=("base", "cache")):
     """The code of a module of mlx-lm with that of the modules that it takes classes from."""
     source = inspect.getsource(module)
@@ -360,6 +392,8 @@ if __name__ == "__main__":
     files.put("transformers/defaults.txt", from_transformers, about, map(defaults_of_class, MODEL_TYPES))
     about = "Names that config.json may state: activations, and kinds of rope scaling with the keys that they require."
     files.put("transformers/names.txt", from_transformers, about, names_in_configs())
+    about = "Starts of the names in files that classes of vision and audio models have under other names; the longest that fits applies."
+    files.put("transformers/modules.txt", from_transformers, about, module_names())
     about = "Classes that read vocab.json with merges.txt, which state no steps, and the values of model_type that they are for."
     files.put("transformers/tokenizers.txt", from_transformers, about, tokenizer_classes())
     about = "Classes, and the keys that config.json must state with the defaults of mlx-lm."

@@ -3,11 +3,13 @@
 mod in_gguf;
 mod low_rank;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::arch::Dialect;
 use crate::bytes::{Origin, ReadAt, Source};
 use crate::dtype::DType;
+use crate::engines::transformers::name_in_class;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, json};
 use crate::model::{Model, Tensor};
@@ -40,8 +42,8 @@ impl ExtractedAdapter {
 }
 
 /// Plans a LoRA adapter in PEFT's form that makes `tuned` of `base`: for each matrix that differs, the two
-/// matrices of `rank` whose product is nearest to the difference. Vectors that differ, such as norms, are
-/// stored as a whole. The models may be in any containers. A matrix is decoded when its turn comes.
+/// matrices of `rank` whose product is nearest to the difference. All other tensors that differ, such as norms, biases and
+/// convolutions, are stored as a whole. The models may be in any containers. A matrix is decoded when its turn comes.
 ///
 /// # Errors
 ///
@@ -54,15 +56,21 @@ pub fn extract_adapter(base: &Model, tuned: &Model, rank: u64) -> Result<Extract
     let before = base.tensors_in(Dialect::HuggingFace)?.tensors;
     let mut builder = Builder::new(&crate::container::SAFETENSORS)?;
     builder.weights_name(WEIGHTS);
-    let mut found = Found::default();
+    // PEFT looks tensors up by the names that the model has in its class.
+    let model_type =
+        base.store().document("config.json").and_then(|config| config.get("model_type"));
+    let model_type = model_type.and_then(Json::as_str).unwrap_or_default();
+    let in_class =
+        |tensor: &Tensor| tensor.clone().named(&name_in_class(model_type, tensor.name()));
+    let mut changed = Vec::new();
     let after = tuned.tensors_in(Dialect::HuggingFace)?.tensors;
     if let Some(missing) = before.iter().find(|one| after.iter().all(|it| it.name() != one.name()))
     {
         let fault = format!("the model has no such tensor, which {} has", base.path().display());
         return Err(Error::mismatch(fault).in_tensor(missing.name()).in_file(tuned.path()));
     }
-    for after in after {
-        let name = after.name().to_owned();
+    for after in &after {
+        let name = after.name();
         let own = before.iter().find(|tensor| tensor.name() == name);
         let path = base.path().display();
         let fault = match own {
@@ -76,15 +84,21 @@ pub fn extract_adapter(base: &Model, tuned: &Model, rank: u64) -> Result<Extract
         };
         let (Some(own), None) = (own, &fault) else {
             let fault = fault.unwrap_or_default();
-            return Err(Error::mismatch(fault).in_tensor(&name).in_file(tuned.path()));
+            return Err(Error::mismatch(fault).in_tensor(name).in_file(tuned.path()));
         };
         if own.to_vec::<f32>()? != after.to_vec::<f32>()? {
-            found.add(&mut builder, own.clone(), after, rank)?;
+            changed.push((own.clone(), in_class(after)));
         }
     }
-    if found.pairs.is_empty() && found.wholes.is_empty() {
+    if changed.is_empty() {
         return Err(Error::mismatch("the models have the same values").in_file(tuned.path()));
     }
+    let all: Vec<Tensor> = after.iter().map(in_class).collect();
+    let mut found = Found::of(&all, &changed);
+    for (own, after) in changed {
+        found.add(&mut builder, own, after, rank)?;
+    }
+    found.add_unchanged(&mut builder, &all)?;
     let config = found.config(rank, &base.path().to_string_lossy());
     builder.document("adapter_config.json", format!("{config:#}\n").into_bytes())?;
     Ok(ExtractedAdapter { plan: builder.plan()?, pairs: found.pairs })
@@ -94,64 +108,132 @@ pub fn extract_adapter(base: &Model, tuned: &Model, rank: u64) -> Result<Extract
 #[derive(Default)]
 struct Found {
     pairs: Vec<Arc<Pair>>,
-    /// The last parts of the names of changed matrices, and of tensors that are stored as a whole.
+    /// The shortest ends of the names of changed matrices that no other module has.
     targets: Vec<String>,
-    wholes: Vec<String>,
+    /// Modules that are saved as a whole, and those of their tensors that have not been added.
+    wholes: Vec<(String, Vec<String>)>,
+    has_biases: bool,
     /// Modules whose rank is smaller than that of the others.
     ranks: Map<String, Json>,
 }
 
+/// The module of a tensor; `None` for a parameter that is no weight or bias.
+fn module(name: &str) -> Option<&str> {
+    name.strip_suffix(".weight").or_else(|| name.strip_suffix(".bias"))
+}
+
+/// Whether a tensor is the matrix of a module that PEFT adapts by products of the usual form. Names alone tell embeddings of
+/// positions and the like from other matrices.
+fn is_matrix(tensor: &Tensor) -> bool {
+    let name = tensor.name().strip_suffix(".weight").filter(|_| tensor.shape().len() == 2);
+    let kind = name.and_then(|name| name.rsplit('.').next());
+    kind.is_some_and(|kind| !kind.contains("embed") || tensor.name().ends_with(EMBEDDING))
+}
+
+/// Whether a module's name is `end` or ends with it after a dot, as PEFT matches target modules.
+fn is_at_end(module: &str, end: &str) -> bool {
+    module.strip_suffix(end).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+}
+
+/// The ends of a name, the shortest first.
+fn ends(name: &str) -> impl Iterator<Item = &str> {
+    let starts = name.rmatch_indices('.').filter_map(|(dot, _)| name.get(dot.checked_add(1)?..));
+    starts.chain(std::iter::once(name))
+}
+
 impl Found {
+    /// What PEFT is to change of the modules of `all` for the tensors that differ.
+    fn of(all: &[Tensor], changed: &[(Tensor, Tensor)]) -> Self {
+        let mut found = Self::default();
+        let matrices: BTreeSet<&str> =
+            all.iter().filter(|it| is_matrix(it)).filter_map(|it| module(it.name())).collect();
+        let changed_matrices = changed.iter().filter(|(_, after)| is_matrix(after));
+        let targets: BTreeSet<&str> =
+            changed_matrices.filter_map(|(_, after)| module(after.name())).collect();
+        // All modules that are no changed matrices, such as the list `layers.0`.
+        let mut others: BTreeSet<&str> = BTreeSet::new();
+        for tensor in all {
+            let inner = module(tensor.name()).unwrap_or(tensor.name());
+            let outer = inner.match_indices('.').filter_map(|(dot, _)| inner.get(..dot));
+            others.extend(outer.chain([inner]).filter(|module| !targets.contains(module)));
+        }
+        for (_, after) in changed {
+            let Some(module) = module(after.name()) else { continue };
+            if is_matrix(after) {
+                let is_clear = |end: &&str| others.iter().all(|other| !is_at_end(other, end));
+                let end = ends(module).find(is_clear).unwrap_or(module);
+                if found.targets.iter().all(|target| target != end) {
+                    found.targets.push(end.to_owned());
+                }
+            } else if !matrices.contains(module)
+                && found.wholes.iter().all(|(whole, _)| whole != module)
+            {
+                let is_part = |it: &&Tensor| self::module(it.name()) == Some(module);
+                let parts = all.iter().filter(is_part).map(|it| it.name().to_owned());
+                found.wholes.push((module.to_owned(), parts.collect()));
+            }
+        }
+        // PEFT saves each module whose name ends so, with or without a dot before, and requires all of their tensors.
+        let names: Vec<String> = found.wholes.iter().map(|(module, _)| module.clone()).collect();
+        let is_only = |whole: &str| {
+            let mut modules = matrices.iter().chain(&others);
+            modules.all(|one| !one.ends_with(whole) || names.iter().any(|name| name == one))
+        };
+        found.wholes.retain(|(module, _)| is_only(module));
+        found
+    }
+
     /// Adds a tensor that differs.
     fn add(&mut self, builder: &mut Builder, own: Tensor, after: Tensor, rank: u64) -> Result<()> {
         let name = after.name().to_owned();
-        let module = name.strip_suffix(".weight").unwrap_or(&name).to_owned();
-        let kind = module.rsplit('.').next().unwrap_or(&module).to_owned();
-        let kinds = |kinds: &mut Vec<String>| {
-            if !kinds.contains(&kind) {
-                kinds.push(kind.clone());
-            }
+        let module = module(&name).unwrap_or(&name).to_owned();
+        let (&[rows, columns], true) = (&*after.shape(), is_matrix(&after)) else {
+            let is_target = self.targets.iter().any(|target| is_at_end(&module, target));
+            let is_bias = name.ends_with(".bias") && is_target;
+            self.has_biases |= is_bias;
+            let name = if is_bias { format!("{module}.base_layer.bias") } else { name };
+            return self.add_whole(builder, &name, &after);
         };
-        match *after.shape() {
-            [rows, columns] if name.ends_with(".weight") => {
-                let own_rank = rank.min(rows).min(columns);
-                if own_rank < rank {
-                    self.ranks.insert(module.clone(), json!(own_rank));
-                }
-                // PEFT's embeddings have the tokens in the columns of A.
-                let (is_embedding, module) =
-                    (name.ends_with(EMBEDDING), format!("base_model.model.{module}"));
-                let pair = Arc::new(Pair::new(name, own, after, own_rank, is_embedding));
-                let (inputs, outputs) =
-                    if is_embedding { (rows, columns) } else { (columns, rows) };
-                for side in [Side::A, Side::B] {
-                    let shape = match side {
-                        Side::A => [own_rank, inputs],
-                        Side::B => [outputs, own_rank],
-                    };
-                    let full = match is_embedding {
-                        true => format!("{module}.lora_embedding_{side:?}"),
-                        false => format!("{module}.lora_{side:?}.weight"),
-                    };
-                    let values =
-                        Values { pair: Arc::clone(&pair), side, len: shape[0] * shape[1] * 4 };
-                    let source = Source::custom(&full, values);
-                    let tensor = Tensor::new(&full, DType::F32, &shape, source)?;
-                    builder.add(full, &tensor)?;
-                }
-                self.pairs.push(pair);
-                kinds(&mut self.targets);
-            }
-            [_] if name.ends_with(".weight") => {
-                builder.add(format!("base_model.model.{name}"), &after)?;
-                kinds(&mut self.wholes);
-            }
-            [_] => builder.leave_out(vec![(name, "an adapter has no biases".to_owned())]),
-            ref shape => {
-                let fault =
-                    format!("it differs and has shape {shape:?}, but an adapter changes matrices");
-                return Err(Error::unsupported(fault).in_tensor(name));
-            }
+        let own_rank = rank.min(rows).min(columns);
+        if own_rank < rank {
+            self.ranks.insert(module.clone(), json!(own_rank));
+        }
+        // PEFT's embeddings have the tokens in the columns of A.
+        let (is_embedding, module) =
+            (name.ends_with(EMBEDDING), format!("base_model.model.{module}"));
+        let pair = Arc::new(Pair::new(name, own, after, own_rank, is_embedding));
+        let (inputs, outputs) = if is_embedding { (rows, columns) } else { (columns, rows) };
+        for side in [Side::A, Side::B] {
+            let shape = match side {
+                Side::A => [own_rank, inputs],
+                Side::B => [outputs, own_rank],
+            };
+            let full = match is_embedding {
+                true => format!("{module}.lora_embedding_{side:?}"),
+                false => format!("{module}.lora_{side:?}.weight"),
+            };
+            let values = Values { pair: Arc::clone(&pair), side, len: shape[0] * shape[1] * 4 };
+            let source = Source::custom(&full, values);
+            let tensor = Tensor::new(&full, DType::F32, &shape, source)?;
+            builder.add(full, &tensor)?;
+        }
+        self.pairs.push(pair);
+        Ok(())
+    }
+
+    /// Adds a tensor that the adapter has instead of the base's.
+    fn add_whole(&mut self, builder: &mut Builder, name: &str, tensor: &Tensor) -> Result<()> {
+        for (_, parts) in &mut self.wholes {
+            parts.retain(|part| part != tensor.name());
+        }
+        builder.add(format!("base_model.model.{name}"), tensor)
+    }
+
+    /// Adds the further tensors of modules that are saved as a whole.
+    fn add_unchanged(&mut self, builder: &mut Builder, all: &[Tensor]) -> Result<()> {
+        let parts: Vec<String> = self.wholes.iter().flat_map(|(_, parts)| parts).cloned().collect();
+        for tensor in all.iter().filter(|tensor| parts.iter().any(|part| part == tensor.name())) {
+            self.add_whole(builder, tensor.name(), tensor)?;
         }
         Ok(())
     }
@@ -159,11 +241,13 @@ impl Found {
     /// PEFT's config. With alpha equal to the rank, the products are not scaled.
     fn config(&self, rank: u64, base: &str) -> Json {
         let alphas = self.ranks.clone();
+        let wholes: Vec<&str> = self.wholes.iter().map(|(module, _)| module.as_str()).collect();
+        let bias = if self.has_biases { "all" } else { "none" };
         json!({
             "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": base,
-            "r": rank, "lora_alpha": rank, "lora_dropout": 0.0, "bias": "none", "use_rslora": false,
+            "r": rank, "lora_alpha": rank, "lora_dropout": 0.0, "bias": bias, "use_rslora": false,
             "use_dora": false, "fan_in_fan_out": false, "inference_mode": true,
-            "target_modules": self.targets, "modules_to_save": self.wholes,
+            "target_modules": self.targets, "modules_to_save": wholes,
             "rank_pattern": Json::Object(self.ranks.clone()), "alpha_pattern": Json::Object(alphas),
         })
     }

@@ -394,3 +394,100 @@ fn an_adapter_without_tensors_changes_nothing_and_is_refused() {
     let error = merged(folder.path()).expect_err("nothing to merge");
     assert!(error.to_string().contains("changes no tensor"), "{error}");
 }
+
+/// Tensors of a model with images and sound: names, shapes, and a number that their values start from.
+type Named<'t> = (&'t str, &'t [u64], usize);
+
+const TOWERS: &[Named<'_>] = &[
+    ("model.norm.weight", &[4], 1),
+    ("model.layers.0.self_attn.q_proj.weight", &[4, 4], 2),
+    ("model.layers.0.self_attn.q_proj.bias", &[4], 3),
+    ("model.image_newline", &[4], 4),
+    ("visual.patch_embed.proj.weight", &[4, 3, 2, 2, 2], 5),
+    ("visual.patch_embed.proj.bias", &[4], 6),
+    ("visual.pos_embed", &[2, 4], 7),
+    ("visual.embed_positions.weight", &[2, 4], 20),
+    ("visual.blocks.0.norm1.weight", &[4], 8),
+    ("visual.blocks.0.norm1.bias", &[4], 9),
+    ("visual.blocks.0.attn.proj.weight", &[4, 4], 10),
+    ("visual.blocks.0.attn.proj.bias", &[4], 11),
+    ("visual.blocks.1.norm1.weight", &[4], 12),
+    ("visual.blocks.1.norm1.bias", &[4], 13),
+    ("visual.merger.mlp.0.weight", &[4, 4], 14),
+    ("visual.merger.mlp.0.bias", &[4], 15),
+    ("audio_tower.conv1.weight", &[4, 4, 3], 16),
+    ("audio_tower.layers.0.fc1.weight", &[4, 4], 17),
+    ("multi_modal_projector.mm_input_projection_weight", &[4, 4], 18),
+    ("multi_modal_projector.mm_soft_emb_norm.weight", &[4], 19),
+];
+
+/// The model, with other values in the tensors whose names `changes` accepts.
+fn with_towers(prefix: &str, changes: impl Fn(&str) -> bool) -> (Model, TempDir) {
+    let mut weights = Safetensors::new();
+    for (name, shape, start) in TOWERS {
+        let start = start + if changes(name) { 5 } else { 0 };
+        let count = usize::try_from(shape.iter().product::<u64>()).expect("a small number");
+        weights =
+            weights.tensor(&format!("{prefix}{name}"), "F32", shape, f32s(&numbers(start, count)));
+    }
+    let config = json!({"model_type": "qwen2_5_vl"}).to_string().into_bytes();
+    let folder = folder(&[("config.json", config), ("model.safetensors", weights.build())]);
+    (Model::open(folder.path()).expect("a model"), folder)
+}
+
+/// Whole tensors are exact, matrices as near as their rank allows: all of them here.
+#[test]
+fn an_adapter_of_a_vision_and_audio_model_merges_back_to_the_tuned_model() {
+    let changes = |name: &str| !name.contains("blocks.1") && !name.contains("attn.proj.weight");
+    let (base, tuned) = (with_towers("", |_| false), with_towers("", changes));
+    let out = tempfile::tempdir().expect("a folder");
+    let path = out.path().join("adapter");
+    let found = ops::extract_adapter(&base.0, &tuned.0, 4).expect("a plan");
+    found.plan.run(&path, &WriteOptions::new()).expect("files");
+    // Programs put prefixes before names.
+    for prefix in ["", "module."] {
+        let base = with_towers(prefix, |_| false);
+        let adapter = Adapter::open(&path).expect("an adapter");
+        let merged = Adapter::merged(&base.0, &[(adapter, 1.0)]).expect("a merged model");
+        for (name, shape, _) in TOWERS {
+            let merged = values(&merged, &format!("{prefix}{name}"));
+            let tuned = values(&tuned.0, name);
+            if shape.len() == 2 && name.ends_with(".weight") && !name.contains("embed") {
+                close(&merged, &tuned);
+            } else {
+                assert_eq!(merged, tuned, "{name}");
+            }
+        }
+    }
+    // PEFT requires all tensors of a module that is saved, and no other module may match its name. A number alone is the end
+    // of the names of layers too, and `proj` that of a convolution.
+    let config = std::fs::read(path.join("adapter_config.json")).expect("a config");
+    let config: Json = serde_json::from_slice(&config).expect("JSON");
+    assert_eq!(config["target_modules"], json!(["q_proj", "mlp.0", "fc1"]));
+    let saved = [
+        "model.language_model.norm",
+        "model.visual.patch_embed.proj",
+        "model.visual.embed_positions",
+        "model.visual.blocks.0.norm1",
+        "audio_tower.conv1",
+        "multi_modal_projector.mm_soft_emb_norm",
+    ];
+    assert_eq!(config["modules_to_save"], json!(saved));
+    let written = Model::open(&path).expect("an adapter's files");
+    for name in ["blocks.0.norm1.bias", "merger.mlp.0.base_layer.bias", "pos_embed"] {
+        let name = format!("base_model.model.model.visual.{name}");
+        assert!(written.stored_tensor(&name).is_ok(), "{name}");
+    }
+}
+
+/// A base without its vision model, such as one in GGUF, has no place for what the adapter changes there.
+#[test]
+fn a_whole_tensor_of_a_tower_that_the_base_lacks_is_named() {
+    let name = "base_model.model.visual.patch_embed.proj.weight";
+    let tensors = [(name, &[2, 3, 2, 2, 2][..], numbers(1, 48))];
+    let config = peft(&json!({"modules_to_save": ["visual.patch_embed.proj"]}));
+    let folder = adapter("adapter_model.safetensors", &tensors, &config);
+    let error = merged(folder.path()).expect_err("no vision model");
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("part of the vision model"), "{error}");
+}
