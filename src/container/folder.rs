@@ -22,6 +22,9 @@ pub(super) const OTHER: &str = "fetch the model's .safetensors or GGUF files";
 pub(super) const TOKENIZERS: &[&str] = &[
     "tokenizer.json",
     "tokenizer.model",
+    "tokenizer.model.v7",
+    "tokenizer.model.v3",
+    "tekken.json",
     "sentencepiece.bpe.model",
     "spiece.model",
     ".tiktoken",

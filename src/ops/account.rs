@@ -150,9 +150,10 @@ fn key_in_directory(
     let is_numbered = name.strip_prefix(architecture).is_some_and(|rest| rest.starts_with('.'));
     let row = source.resolution().ok().and_then(|resolution| resolution.architecture);
     let is_tensor = row.is_some_and(|row| row.keyed.iter().any(|tensor| tensor.key == name));
+    let is_of_tokenizer = name.strip_prefix(kept::PREFIX).unwrap_or(name).starts_with("tokenizer.");
     let written = [
         (is_tensor, "", "a tensor of each layer"),
-        (name.starts_with("tokenizer."), "tokenizer", "the documents of the tokenizer"),
+        (is_of_tokenizer, "tokenizer", "the documents of the tokenizer"),
         (name.starts_with("general.sampling."), "generation_config.json", "generation_config.json"),
         (card::states(name), card::NAME, "the model card"),
         (name == "general.architecture" || name.starts_with(kept::PREFIX), CONFIG, CONFIG),

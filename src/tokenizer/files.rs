@@ -8,7 +8,7 @@ use super::{json, lines, sentencepiece};
 use crate::error::{Error, Result};
 use crate::json::Json;
 use crate::limits::Limits;
-use crate::store::Store;
+use crate::store::{CompanionFiles, Store};
 
 /// Parses a vocabulary from the content of its file.
 type Parse = fn(Cow<'static, [u8]>, &Limits) -> Result<Vocabulary<'static>>;
@@ -17,14 +17,41 @@ type Parse = fn(Cow<'static, [u8]>, &Limits) -> Result<Vocabulary<'static>>;
 pub(crate) const FAIRSEQ: &str = "sentencepiece.bpe.model";
 
 /// The files that may hold a vocabulary, the most complete first.
-const FILES: [(&str, Parse); 6] = [
+const FILES: [(&str, Parse); 11] = [
     ("tokenizer.json", json::tokenizer),
     ("tokenizer.model", sentencepiece::tokenizer),
+    // Mistral's, which its programs look for in this order.
+    ("tokenizer.model.v7m1", sentencepiece::tokenizer),
+    ("tokenizer.model.v7", sentencepiece::tokenizer),
+    ("tokenizer.model.v3", sentencepiece::tokenizer),
+    ("tokenizer.model.v2", sentencepiece::tokenizer),
+    ("tokenizer.model.v1", sentencepiece::tokenizer),
     (FAIRSEQ, sentencepiece::tokenizer),
     ("spiece.model", sentencepiece::tokenizer),
     ("vocab.json", json::vocabulary),
     ("vocab.txt", lines::vocabulary),
 ];
+
+/// Files of tokenizers that are not read.
+const UNREAD: [&str; 3] = ["tekken.json", "tiktoken.model", "qwen.tiktoken"];
+
+/// The file of a tokenizer that is not read, if the model has one.
+pub(crate) fn unread(store: &Store) -> Option<&'static str> {
+    UNREAD.into_iter().find(|name| store.companion_path(name).is_some())
+}
+
+/// The SentencePiece model of a Llama's or Mistral's tokenizer. Next to a `tokenizer.json`, only the usual name counts.
+pub(crate) fn pieces(store: &Store) -> Result<Option<CompanionFiles>> {
+    let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
+    let has_json = store.companion_path("tokenizer.json").is_some();
+    let is_one = |name: &&str| match has_json {
+        true => *name == "tokenizer.model",
+        false => name.starts_with("tokenizer.model"),
+    };
+    let mut names = FILES.iter().map(|(name, _)| *name).filter(is_one);
+    let name = names.find(|name| store.companion_path(name).is_some());
+    name.map_or(Ok(None), |name| store.read_companion(name, limit))
+}
 
 /// The vocabulary beside the weights, and the name of its file.
 pub(crate) fn beside(store: &Store) -> Result<Option<(Vocabulary<'static>, &'static str)>> {

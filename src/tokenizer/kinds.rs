@@ -54,7 +54,7 @@ pub enum TokenKind {
 }
 
 impl TokenKind {
-    pub(super) fn from_code(code: i128) -> Option<Self> {
+    pub(crate) fn from_code(code: i128) -> Option<Self> {
         Some(match code {
             1 => Self::Normal,
             2 => Self::Unknown,

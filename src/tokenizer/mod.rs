@@ -2,7 +2,7 @@
 //!
 //! This library does not tokenize text; `TextTokens` in the crate `weighbridge-reference` does. A [`Tokenizer`] has what a program needs to do so: the
 //! tokens with their scores and kinds, the merges, the special tokens and the chat templates. They
-//! are read from GGUF's metadata, or from `tokenizer.json`, `tokenizer.model`,
+//! are read from GGUF's metadata, or from `tokenizer.json`, `tokenizer.model` (also Mistral's `tokenizer.model.v3` and the like),
 //! `sentencepiece.bpe.model`, `spiece.model`, `vocab.json` with `merges.txt`, or `vocab.txt` beside the weights.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ mod tokens;
 pub(crate) mod vocabulary;
 
 pub use decoder::{Detokenizer, TextStream, byte_letters};
-pub(crate) use files::FAIRSEQ;
+pub(crate) use files::{FAIRSEQ, pieces, unread};
 pub(crate) use kinds::BLOCK;
 pub use kinds::{Merge, Token, TokenKind, TokenizerKind};
 #[cfg(feature = "chat-template")]

@@ -75,7 +75,14 @@ impl TextTokens {
     /// files cannot be read, or its tokenizer cannot be translated.
     pub fn new(model: &Model) -> Result<Self> {
         let tables = translate::tokenizer_tables(model)?;
-        let lacks = || Error::Unsupported("text for a model without a tokenizer".to_owned());
+        let lacks = || {
+            Error::Unsupported(match model.unread_tokenizer() {
+                Some(name) => format!(
+                    "text for a model whose tokenizer, {name}, is not read: put its tokenizer.json next to it"
+                ),
+                None => "text for a model without a tokenizer".to_owned(),
+            })
+        };
         Self::of_tables(tables.ok_or_else(lacks)?)
     }
 

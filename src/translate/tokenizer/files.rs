@@ -39,20 +39,11 @@ impl TokenizerFiles {
         let named = texts.into_iter().map(str::to_owned).collect();
         let config = config.and_then(|config| config.as_object().cloned()).unwrap_or_default();
         let mut added = HashMap::new();
-        let number = |json: &Json| json.as_u64().and_then(|id| u32::try_from(id).ok());
-        let mut add = |id: Option<u32>, token: &Json| {
-            let text = token.get("content").and_then(Json::as_str);
+        for (id, token) in stated(tokenizer.as_ref(), &config) {
             let special = token.get("special").and_then(Json::as_bool).unwrap_or(false);
-            if let (Some(id), Some(text)) = (id, text) {
+            if let Some(text) = token.get("content").and_then(Json::as_str) {
                 added.insert(id, (text.to_owned(), special));
             }
-        };
-        if let Some(list) = tokenizer.as_ref().and_then(|json| json.get("added_tokens")?.as_array())
-        {
-            list.iter().for_each(|token| add(token.get("id").and_then(number), token));
-        }
-        if let Some(Json::Object(list)) = config.get("added_tokens_decoder") {
-            list.iter().for_each(|(id, token)| add(id.parse().ok(), token));
         }
         if let Some(file) = store.read_document("added_tokens.json")? {
             for (text, id) in file.as_object().into_iter().flatten() {
@@ -62,6 +53,11 @@ impl TokenizerFiles {
             }
         }
         Ok(Self { tokenizer, config, special, named, added })
+    }
+
+    /// The added tokens as the files state them, each with its number; of several with one number, the last counts.
+    pub(super) fn stated(&self) -> impl Iterator<Item = (u32, &Json)> {
+        stated(self.tokenizer.as_ref(), &self.config)
     }
 
     /// The text of a special token such as `eos`.
@@ -106,6 +102,23 @@ impl TokenizerFiles {
         }
         steps
     }
+}
+
+fn number(json: &Json) -> Option<u32> {
+    json.as_u64().and_then(|id| u32::try_from(id).ok())
+}
+
+/// The tokens that `tokenizer.json` and `tokenizer_config.json` add.
+fn stated<'j>(
+    tokenizer: Option<&'j Json>,
+    config: &'j Map<String, Json>,
+) -> impl Iterator<Item = (u32, &'j Json)> {
+    let list = tokenizer.and_then(|json| json.get("added_tokens")?.as_array());
+    let list = list.into_iter().flatten();
+    let by_number = config.get("added_tokens_decoder").and_then(Json::as_object);
+    let by_number = by_number.into_iter().flat_map(|tokens| tokens.iter());
+    list.filter_map(|token| Some((number(token.get("id")?)?, token)))
+        .chain(by_number.filter_map(|(id, token)| Some((id.parse().ok()?, token))))
 }
 
 /// The class that reads a directory's `vocab.json` and `merges.txt`: the one that `tokenizer_config.json` names, otherwise

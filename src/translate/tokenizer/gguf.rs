@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::ends::{self, SPECIAL};
 use super::files::{self, TokenizerFiles, step_kind};
-use super::{pre, unlike};
+use super::{added, pre, unlike};
 use crate::arch::habits::Exceptions;
 use crate::arch::variant::Variant;
 use crate::error::{Error, Result};
@@ -16,7 +16,9 @@ use crate::json::Json;
 use crate::metadata::{KeyValues, Value};
 use crate::store::Store;
 use crate::tokenizer::vocabulary::Normalizer;
-use crate::tokenizer::{FAIRSEQ, TokenKind, Tokenizer, TokenizerKind, sentencepiece};
+use crate::tokenizer::{
+    FAIRSEQ, TokenKind, Tokenizer, TokenizerKind, pieces, sentencepiece, unread,
+};
 
 /// Scores of tokens that are matched before all others, and of rows without a token.
 const FOUND_FIRST: f32 = -1000.0;
@@ -49,8 +51,7 @@ pub(crate) fn gguf_keys(
     let exceptions = variant.tokenizer;
     let files = TokenizerFiles::of(store)?;
     let limits = store.limits();
-    let limit = (limits.vocabulary_bytes, "vocabulary_bytes");
-    if let Some(file) = store.read_companion("tokenizer.model", limit)?
+    if let Some(file) = pieces(store)?
         // Llama 3 and others have a tiktoken file under this name.
         && let Ok(vocabulary) = sentencepiece::tokenizer(file.bytes.into(), limits)
         && vocabulary.kind != TokenizerKind::Unigram
@@ -73,16 +74,12 @@ pub(crate) fn gguf_keys(
         special_keys(store, &files, exceptions, rows, out)?;
         ends::unusual(store, rows, out)?;
         templates(store, out)?;
+        added::keep(&files, out);
         let notes = unlike::note(&files, &vocabulary.kind, exceptions, out);
         return Ok(joined(notes.into_iter().chain(without_row(&files, rows))));
     }
     let Some(tokenizer) = Tokenizer::of(store)? else {
-        let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
-        let here = |name: &&'static str| {
-            store.read_companion(name, limit).is_ok_and(|file| file.is_some())
-        };
-        let unread = ["tekken.json", "tiktoken.model", "qwen.tiktoken"].into_iter().find(here);
-        let why = unread.map_or_else(
+        let why = unread(store).map_or_else(
             || "no tokenizer file next to the weights".to_owned(),
             |name| format!("{name} is not read, and there is no tokenizer.json"),
         );
@@ -105,6 +102,7 @@ pub(crate) fn gguf_keys(
         out.set("tokenizer.ggml.add_bos_token", Value::Bool(true));
     }
     templates(store, out)?;
+    added::keep(&files, out);
     let kind = match tokenizer.kind.value {
         TokenizerKind::Bpe if files.has_bytes() => &TokenizerKind::SentencePiece,
         ref kind => kind,

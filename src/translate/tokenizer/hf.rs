@@ -7,6 +7,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
+use super::added::{KeptFields, by_type, is_added};
 use super::{files, pre};
 use crate::arch::{ConfigValue, family};
 use crate::error::{Error, Result};
@@ -152,15 +153,13 @@ fn translated(
         text(if bert { "sep" } else { "eos" }).filter(|_| flag(&tokenizer.add_eos, parts.usual.1)),
     );
     let id_of = |text: &str| entries.iter().find(|entry| entry.text == text).map(|entry| entry.id);
-    let is_added = |entry: &&JsonToken| {
-        matches!(entry.kind, TokenKind::Control | TokenKind::UserDefined | TokenKind::Unknown)
-    };
+    let kept = KeptFields::of(store);
     // Such tokens are matched as in llama.cpp: before spaces are replaced.
     let plain = parts.normalizer.is_null() && tokenizer.kind.value != TokenizerKind::SentencePiece;
     let added: AddedTokens = entries
         .iter()
-        .filter(is_added)
-        .map(|entry| (entry.id, added_token(entry, plain)))
+        .filter(|entry| is_added(entry.kind))
+        .map(|entry| (entry.id, added_token(entry, plain, &kept)))
         .collect();
     let with_id = |(id, token): &(u32, Map<String, Json>)| {
         let mut whole = Map::from_iter([("id".to_owned(), (*id).into())]);
@@ -181,17 +180,18 @@ fn translated(
 }
 
 /// A token that is matched before all others; `plain` if the text is not normalized before.
-fn added_token(entry: &JsonToken, plain: bool) -> Map<String, Json> {
-    let special = entry.kind != TokenKind::UserDefined;
-    let fields: [(&str, Json); 6] = [
-        ("content", entry.text.clone().into()),
-        ("single_word", false.into()),
-        ("lstrip", false.into()),
-        ("rstrip", false.into()),
-        ("normalized", (plain && !special).into()),
-        ("special", special.into()),
-    ];
-    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+fn added_token(entry: &JsonToken, plain: bool, kept: &KeptFields) -> Map<String, Json> {
+    let mut token = Map::new();
+    token.insert("content".to_owned(), entry.text.clone().into());
+    for field in ["single_word", "lstrip", "rstrip", "normalized", "special"] {
+        let value = match field {
+            "normalized" => plain && entry.kind == TokenKind::UserDefined,
+            field => by_type(field, entry.kind),
+        };
+        token.insert(field.to_owned(), value.into());
+    }
+    kept.set(entry.id, &mut token);
+    token
 }
 
 /// Adds the settings of `tokenizer_config.json` that are no tokens.

@@ -1,5 +1,6 @@
 //! Translates the tokenizer of a model to the form of another container.
 
+mod added;
 mod ends;
 mod files;
 pub(super) mod gguf;

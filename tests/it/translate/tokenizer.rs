@@ -117,6 +117,28 @@ fn a_named_token_has_the_number_of_its_text() {
     assert_eq!([&own["bos_token_id"], &own["eos_token_id"]], ["1", "2"]);
 }
 
+/// Mistral publishes its tokenizers under names with versions, next to weights with its own names.
+#[test]
+fn pieces_of_mistral_have_names_with_versions() {
+    let other = json!({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}});
+    let other = other.to_string().into_bytes();
+    let one = |name: &'static str| (name, pieces(2));
+    for (files, model) in [
+        (vec![one("tokenizer.model.v3")], "llama"),
+        (vec![("tokenizer.model.v3", b"?".to_vec()), one("tokenizer.model.v7")], "llama"),
+        (vec![one("tokenizer.model.v7m1"), ("tekken.json", b"{}".to_vec())], "llama"),
+        // transformers and llama.cpp's converter read tokenizer.json.
+        (vec![one("tokenizer.model.v3"), ("tokenizer.json", other)], "gpt2"),
+    ] {
+        let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
+        assert_eq!(tokenizer(&keys(&beside("mistral", 6, &files)))["model"], model, "{names:?}");
+    }
+    let tekken = beside("mistral", 6, &[("tekken.json", "{}")]);
+    let model = Model::open(tekken.path()).expect("a directory");
+    assert_eq!(model.unread_tokenizer(), Some("tekken.json"));
+    assert!(model.tokenizer().expect("no fault").is_none());
+}
+
 #[test]
 fn pieces_of_words_and_characters_are_refused() {
     for (method, kind) in [(3, "words"), (4, "characters")] {
@@ -197,10 +219,8 @@ fn the_words_of_gpt_2_are_one_step() {
     assert_eq!(made("llama-bpe")["type"], "Sequence");
 }
 
-#[test]
-fn merges_of_gemma_4_come_back() {
-    let keys =
-        keys(&beside("gemma4_text", 9, &[("tokenizer.json", merges_with_bytes().to_string())]));
+/// A GGUF file with the keys of a tokenizer.
+fn with_keys(architecture: &str, keys: &KeyValues) -> Model {
     let kv = |value: Value<'_>| match value {
         Value::String(text) => Kv::text(text.to_str().expect("text")),
         Value::Bool(flag) => Kv::Bool(flag),
@@ -224,19 +244,33 @@ fn merges_of_gemma_4_come_back() {
         }
         None => kv(value),
     };
-    let own = keys.iter().filter(|(key, _)| key.to_string().starts_with("tokenizer."));
-    let file = own
-        .fold(Gguf::new().key("general.architecture", Kv::text("gemma4")), |file, (key, value)| {
-            file.key(key.as_bytes(), kv(value))
-        });
+    let is_own =
+        |key: &str| key.starts_with("tokenizer.") || key.starts_with("weighbridge.tokenizer.");
+    let own = keys.iter().filter(|(key, _)| is_own(&key.to_string()));
+    let file = own.fold(
+        Gguf::new().key("general.architecture", Kv::text(architecture)),
+        |file, (key, value)| file.key(key.as_bytes(), kv(value)),
+    );
     let file = file.tensor("t", DType::F32, &[1], f32s(&[1.0]));
-    let model = OpenOptions::new().open_memory("file", file.build()).expect("a model");
+    OpenOptions::new().open_memory("file", file.build()).expect("a model")
+}
+
+#[test]
+fn merges_of_gemma_4_come_back() {
+    let keys =
+        keys(&beside("gemma4_text", 9, &[("tokenizer.json", merges_with_bytes().to_string())]));
+    let model = with_keys("gemma4", &keys);
     let found = tokenizer_json(&model).expect("a tokenizer").expect("one");
     assert_eq!(found["model"]["type"], "BPE");
     assert_eq!(found["model"]["merges"], json!([["a", "b"]]));
     assert_eq!(found["model"]["byte_fallback"], true);
     assert_eq!(found["model"]["vocab"]["<0x0A>"], 5);
     assert_eq!(found["normalizer"]["content"], "\u{2581}");
+    // It is visible in GGUF.
+    assert_eq!(
+        (&found["added_tokens"][2]["id"], &found["added_tokens"][2]["special"]),
+        (&json!(2), &json!(true))
+    );
 
     // A kind that no family has is refused.
     let file = Gguf::new()
@@ -246,6 +280,52 @@ fn merges_of_gemma_4_come_back() {
     let model = OpenOptions::new().open_memory("file", file.build()).expect("a model");
     let error = tokenizer_json(&model).expect_err("a refusal");
     assert!(error.to_string().contains("unsupported kind of tokenizer: rwkv"), "{error}");
+}
+
+/// llama.cpp's converter makes control tokens of all whose text looks like one, and types state no spaces.
+#[test]
+fn fields_of_added_tokens_come_back() {
+    let token = |id: u32, content: &str, is_special: bool, strips: [bool; 3]| {
+        let [lstrip, rstrip, single_word] = strips;
+        json!({"id": id, "content": content, "single_word": single_word, "lstrip": lstrip, "rstrip": rstrip,
+            "normalized": false, "special": is_special})
+    };
+    let added = json!([
+        token(2, "<|fim_prefix|>", false, [false; 3]),
+        token(3, "<tool_call>", false, [false; 3]),
+        token(4, "<|end|>", true, [false, true, false]),
+        token(5, "<mask>", true, [true, false, true]),
+    ]);
+    let file = json!({
+        "added_tokens": added, "normalizer": null, "post_processor": null,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+        "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
+    });
+    let keys = keys(&beside("qwen2", 6, &[("tokenizer.json", file.to_string())]));
+    assert_eq!(tokenizer(&keys)["token_type"], "1 1 3 4 3 3");
+    let found = tokenizer_json(&with_keys("qwen2", &keys)).expect("a tokenizer").expect("one");
+    for (found, stated) in found["added_tokens"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .zip(added.as_array().expect("a list"))
+    {
+        for (field, value) in stated.as_object().expect("an object").iter() {
+            // No normalizer changes texts here.
+            assert!(
+                found[field.as_str()] == *value || field == "normalized",
+                "{field}: {found}, but {stated}"
+            );
+        }
+    }
+    let own: Vec<String> = keys
+        .iter()
+        .map(|(key, _)| key.to_string())
+        .filter(|key| key.starts_with("weighbridge.tok"))
+        .collect();
+    let expected = ["not_special", "lstrip", "rstrip", "single_word"]
+        .map(|name| format!("weighbridge.tokenizer.{name}"));
+    assert_eq!(own, expected);
 }
 
 #[test]
