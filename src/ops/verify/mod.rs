@@ -52,7 +52,9 @@ pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consis
     faults.extend(of(Area::Config, missing_modules(model.store())?));
     // A family that is given at run time may be written under a name that only its programs know.
     refused.extend(of(Area::Loader, unknown_architecture(model.store())));
-    refused.extend(of(Area::Names, model.resolution().map(towers::gaps).unwrap_or_default()));
+    let of_towers = towers::missing(model);
+    faults.extend(of(Area::Names, of_towers.faults));
+    refused.extend(of(Area::Names, of_towers.notes));
     let mut found = Consistency::default();
     for (list, of) in [(&mut found.faults, faults), (&mut found.notes, refused)] {
         // The texts contain names and keys from files, which are shortened and escaped.

@@ -1,23 +1,114 @@
-//! Vision and audio models next to a language model, whose tensors are known by their structure alone.
+//! Vision and audio models next to a language model: the layers that `config.json` states, and what one layer lacks that all
+//! others have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::arch::{Auxiliary, Resolution};
+use crate::arch::tower::TowerConfig;
+use crate::arch::{Auxiliary, Resolution, family, tower_part};
+use crate::json::Json;
+use crate::model::Model;
 
 /// Fewer layers, or fewer tensors of a layer, do not show what a layer has.
 const FEW: usize = 4;
 
-/// The tensors that one layer of a vision or audio model lacks although all others have them, one sentence each.
-pub(super) fn gaps(resolution: &Resolution) -> Vec<String> {
-    // The numbers of the layers that have a tensor, by the name before the number, and the one after it.
-    let mut lists: BTreeMap<&str, BTreeMap<&str, BTreeSet<u32>>> = BTreeMap::new();
+/// Keys of `vision_config` and `audio_config` with the number of layers.
+const COUNTS: [&str; 4] = ["num_hidden_layers", "depth", "num_layers", "encoder_layers"];
+
+/// Layers of a vision or audio model: the numbers of the layers that have a tensor, by the name after the number.
+type Layers<'n> = BTreeMap<&'n str, BTreeSet<u32>>;
+
+/// What is missing of vision and audio models.
+#[derive(Debug, Default)]
+pub(super) struct MissingOfTowers {
+    /// Tensors that transformers' class has.
+    pub(super) faults: Vec<String>,
+    /// Tensors that it may have.
+    pub(super) notes: Vec<String>,
+}
+
+/// Compares the layers of vision and audio models with their number in `config.json`, one sentence for each difference.
+pub(super) fn missing(model: &Model) -> MissingOfTowers {
+    let mut found = MissingOfTowers::default();
+    let Ok(resolution) = model.resolution() else { return found };
+    found.notes = gaps(resolution);
+    // Documents that cannot be read are faults of their own.
+    let config = TowerConfig::of(model.store()).ok().flatten();
+    let Some(config) = config.filter(|_| resolution.has_towers()) else { return found };
+    let tower = family::tower(&config);
+    let lists = lists(resolution);
+    for (before, tensors) in &lists {
+        // In GGUF, such names say whether a list is that of the layers.
+        let part = |after: &&str| {
+            let of_file = tower?.tensors(&format!("{before}0{after}"), &config).ok()??;
+            let mut names = of_file.iter().map(|tensor| tensor.name.as_str());
+            names.find_map(|name| match name.split('.').collect::<Vec<_>>().as_slice() {
+                ["v", "blk", ..] => Some(false),
+                ["a", "blk", ..] => Some(true),
+                _ => None,
+            })
+        };
+        let known = tensors.keys().find_map(part);
+        let is_largest = lists.values().all(|other| other.len() <= tensors.len());
+        let usual = || {
+            let is_audio = tower_part(before)?.contains("audio");
+            (tower.is_none() && is_largest && tensors.len() >= FEW).then_some(is_audio)
+        };
+        let Some(is_audio) = known.or_else(usual) else { continue };
+        let Some((key, count)) = stated(&config, is_audio) else { continue };
+        let list = if known.is_some() { &mut found.faults } else { &mut found.notes };
+        list.extend(lacking(before, tensors, &key, count));
+    }
+    found
+}
+
+/// The number of layers that the config of the vision or audio model states, and its key.
+fn stated(config: &TowerConfig<'_>, is_audio: bool) -> Option<(String, u32)> {
+    let of = |key: &str| match is_audio && config.part() != "audio" {
+        true => config.audio(key).and_then(Json::as_u64),
+        false if is_audio == (config.part() == "audio") => config.value(key)?.as_u64(),
+        false => None,
+    };
+    let section = if is_audio { "audio_config" } else { "vision_config" };
+    COUNTS.iter().find_map(|key| Some((format!("{section}.{key}"), u32::try_from(of(key)?).ok()?)))
+}
+
+/// The layers of `count` that are missing, in ranges.
+fn lacking(before: &str, tensors: &Layers<'_>, key: &str, count: u32) -> Vec<String> {
+    let present: BTreeSet<u32> = tensors.values().flatten().copied().collect();
+    let mut out = Vec::new();
+    let mut absent = (0..count).filter(|layer| !present.contains(layer)).peekable();
+    while let Some(first) = absent.next() {
+        let mut last = first;
+        while let Some(next) = absent.next_if(|next| last.checked_add(1) == Some(*next)) {
+            last = next;
+        }
+        let names = match first == last {
+            true => format!("{before}{first}.*"),
+            false => format!("{before}[{first}-{last}].*"),
+        };
+        let each = tensors.len();
+        out.push(format!(
+            "{names}: {each} tensors of each layer are missing, for config.json says {count} layers ({key})"
+        ));
+    }
+    out
+}
+
+/// The tensors of vision and audio models whose names have one number, by the name before the number.
+fn lists(resolution: &Resolution) -> BTreeMap<&str, Layers<'_>> {
+    let mut lists: BTreeMap<&str, Layers<'_>> = BTreeMap::new();
     for tensor in resolution.auxiliary.iter().filter(|tensor| tensor.is_of_a_tower()) {
         if let Some((before, number, after)) = around_number(tensor) {
             lists.entry(before).or_default().entry(after).or_default().insert(number);
         }
     }
+    lists
+}
+
+/// The tensors that one layer of a vision or audio model lacks although all others have them, one sentence each.
+fn gaps(resolution: &Resolution) -> Vec<String> {
     let mut out = Vec::new();
-    for (before, tensors) in lists {
+    for (before, tensors) in lists(resolution) {
         let layers: BTreeSet<u32> = tensors.values().flatten().copied().collect();
         let whole = tensors.values().filter(|has| **has == layers).count();
         if layers.len() < FEW || tensors.len() < FEW || whole < tensors.len().div_ceil(2) {

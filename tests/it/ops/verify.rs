@@ -356,3 +356,42 @@ fn gaps_in_vision_models_are_noted() {
     assert!(!of_layers("").contains("is missing"));
     assert!(of_layers(lost).contains(&format!("{lost} is missing: the other 4 layers")));
 }
+
+/// `config.json` states how many layers a vision or audio model has: the last ones may be in a file that was lost.
+#[test]
+fn last_layers_of_vision_and_audio_models_are_missed() {
+    let found = |config: &serde_json::Value, before: &str, names: &[&str], layers: u32| {
+        let names =
+            (0..layers).flat_map(|n| names.iter().map(move |name| format!("{before}.{n}.{name}")));
+        let file = names
+            .fold(Safetensors::new(), |file, name| file.tensor(&name, "F32", &[1], vec![0; 4]));
+        let files = folder(&[
+            ("config.json", config.to_string().into_bytes()),
+            ("model.safetensors", file.build()),
+        ]);
+        let model = Model::open(files.path()).expect("a model");
+        let found = ops::check_consistency(&model, Strictness::Default).expect("a check");
+        let of = |list: Vec<String>| {
+            list.into_iter().filter(|text| text.contains("layers (")).collect::<Vec<_>>().join("; ")
+        };
+        [of(found.faults), of(found.notes)]
+    };
+    let qwen = json!({"model_type": "qwen2_5_vl", "vision_config": {"depth": 4}});
+    let names = ["norm1.weight", "norm2.weight", "attn.qkv.weight", "attn.proj.weight"];
+    for before in ["visual.blocks", "model.visual.blocks"] {
+        let [faults, notes] = found(&qwen, before, &names, 2);
+        let expected = format!(
+            "{before}.[2-3].*: 4 tensors of each layer are missing, for config.json says 4 layers (vision_config.depth)"
+        );
+        assert_eq!([faults, notes], [expected, String::new()]);
+        assert_eq!(found(&qwen, before, &names, 4), ["", ""]);
+    }
+    let audio = json!({"model_type": "qwen2_audio", "audio_config": {"encoder_layers": 3}});
+    let [faults, _] = found(&audio, "audio_tower.layers", &["fc1.weight", "fc2.weight"], 2);
+    assert!(faults.starts_with("audio_tower.layers.2.*: 2 tensors"), "{faults}");
+    // Of other classes it is not known whether they have all layers.
+    let other = json!({"model_type": "kimi_vl", "vision_config": {"num_hidden_layers": 27}});
+    let [faults, notes] = found(&other, "vision_tower.encoder.blocks", &names, 26);
+    assert_eq!(faults, "");
+    assert!(notes.starts_with("vision_tower.encoder.blocks.26.*: 4 tensors"), "{notes}");
+}
