@@ -4,7 +4,6 @@
 use std::borrow::Cow;
 
 use crate::error::Error;
-use crate::json::Json;
 use crate::store::Store;
 
 /// Values of `general.architecture` in the files of ComfyUI-GGUF and stable-diffusion.cpp.
@@ -50,10 +49,8 @@ const NAMES: &[(&str, &str)] = &[
 
 /// The kind of a model that makes images or video, or of parts of a model; `None` for language models. `architecture` is the name that its
 /// files give.
-pub(super) fn found(store: &Store, architecture: Option<&str>) -> Option<&'static str> {
-    let config = store.document("config.json");
-    let is_class = architecture.is_none()
-        && config.and_then(|config| config.get("_class_name")).and_then(Json::as_str).is_some();
+pub(crate) fn found(store: &Store, architecture: Option<&str>) -> Option<&'static str> {
+    let is_class = architecture.is_none() && class(store).is_some();
     let kind = match architecture {
         Some("clip") => Some(TOWERS),
         Some(name) => named(name),
@@ -63,6 +60,11 @@ pub(super) fn found(store: &Store, architecture: Option<&str>) -> Option<&'stati
         }),
     };
     kind.or(is_class.then_some(KIND))
+}
+
+/// The class of diffusers that a model is of.
+pub(super) fn class(store: &Store) -> Option<&str> {
+    store.document("config.json")?.get("_class_name")?.as_str()
 }
 
 /// The error of a request that needs a language model, for a model of this kind.

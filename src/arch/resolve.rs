@@ -401,8 +401,10 @@ fn reason(store: &Store, named: Option<&Field<String>>, is_known: bool) -> Strin
         (Some(said), None) if is_known => said,
         (Some(said), None) => format!("{said}, which is not a known architecture"),
         (None, other) => {
+            let class = other_models::class(store).filter(|_| other.is_some());
+            let class = class.map_or_else(String::new, |class| format!("{class} of diffusers: "));
             let other = other_models::draft(store).or(other);
-            other.unwrap_or("no file states the architecture").to_owned()
+            format!("{class}{}", other.unwrap_or("no file states the architecture"))
         }
     }
 }

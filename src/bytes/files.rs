@@ -69,6 +69,9 @@ impl Files {
         };
         match self {
             Self::Disk => {
+                // The folder of a file's name alone is the working directory.
+                let is_here = folder.as_os_str().is_empty();
+                let folder = if is_here { Path::new(".") } else { folder };
                 for entry in std::fs::read_dir(folder).map_err(cannot)? {
                     let name = entry.map_err(cannot)?.file_name().into_string();
                     name.map_or(Ok(()), &mut add)?;

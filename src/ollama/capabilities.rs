@@ -33,7 +33,10 @@ pub(crate) fn capabilities(model: &Model) -> Vec<String> {
             if config.is_some_and(encodes) || family.is_some_and(|family| family.encodes) {
                 return vec!["embedding".to_owned()];
             }
-            of_directory(model)
+            match family.is_none() && other_models::found(model.store(), None).is_some() {
+                true => Vec::new(),
+                false => of_directory(model),
+            }
         }
         Encoding::Ggml => Vec::new(),
     }

@@ -256,7 +256,8 @@ fn check_gguf(model: &Model) -> Result<()> {
         ),
         (false, false) => (
             "the metadata of a safetensors file cannot be changed",
-            "convert the model to GGUF, whose metadata can be changed",
+            "convert the model to GGUF, whose metadata can be changed, or save the tensors again with the package \
+             safetensors: save_file(load_file(SRC), DST, metadata={\"format\": \"pt\"})",
         ),
     };
     Err(Error::unsupported(fault).advise(advice).in_file(store.path()))

@@ -49,6 +49,22 @@ fn parts_of_models_have_no_capabilities() {
     assert!(ops::summarize(&opened.model).capabilities.is_empty());
 }
 
+/// A folder of a pipeline of diffusers has a config, of a class that makes no text.
+#[test]
+fn models_of_diffusers_are_called_so_and_have_no_capabilities() {
+    let weights = Safetensors::new().tensor("conv_in.weight", "F32", &[1], f32s(&[1.0])).build();
+    let config = br#"{"_class_name": "UNet2DConditionModel", "in_channels": 4}"#.to_vec();
+    let folder =
+        folder(&[("config.json", config), ("diffusion_pytorch_model.safetensors", weights)]);
+    let model = Model::open(folder.path()).expect("a directory");
+    assert!(ops::summarize(&model).capabilities.is_empty());
+    let reason = &model.resolution().expect("names").reason;
+    assert!(
+        reason.starts_with("UNet2DConditionModel of diffusers: the weights of a diffusion"),
+        "{reason}"
+    );
+}
+
 /// Numbers of `f32` are reported with the digits that the file has, not with those of their sum of
 /// powers of two.
 #[test]
