@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::kinds::{
-    has, has_tensor, in_store, is_adapter, is_container, is_file_name, is_known, is_model,
-    is_number, is_repository, is_set, is_type, is_type_name, value_of,
+    are_apart, has, has_tensor, in_store, is_adapter, is_container, is_file_name, is_known,
+    is_model, is_number, is_repository, is_set, is_type, is_type_name, value_of,
 };
 use super::program::word_at;
 use super::values::size_for_path;
@@ -17,7 +17,13 @@ pub(super) const PROMPTS: [&str; 5] = ["--prompt", "--ids", "--encoder-ids", "-h
 
 /// Refuses arguments that are right in no order, and says what to type instead.
 pub(super) fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failure> {
+    let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
     let fault = match name {
+        "convert" | "merge" | "quantize" | "split" if are_apart(nth(0), nth(1)) => Some((
+            format!("{} and {} are shards of one model in different folders", nth(0), nth(1)),
+            "the shards of a model are read from one folder: move them and config.json into one, and give its path"
+                .to_owned(),
+        )),
         "dump" => dumped(words, places),
         "merge" => joined(words, places),
         "memory" => fitted(words, places),

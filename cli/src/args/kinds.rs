@@ -23,6 +23,42 @@ pub(super) fn is_set(words: &[OsString], shards: &[usize]) -> bool {
     shards.len() > 1 && is_whole && first.is_some() && stems.all(|stem| stem == first)
 }
 
+/// The stems and the names of the shards that a path is: its own, or those in a folder.
+fn shards(path: &Path) -> Vec<(String, String)> {
+    let within = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut names: Vec<_> = within.map(|entry| entry.file_name()).collect();
+    if !path.is_dir() {
+        names.extend(path.file_name().map(ToOwned::to_owned));
+    }
+    let named = |name: OsString| {
+        let name = name.into_string().ok()?;
+        let (start, rest) = name.rsplit_once("-of-")?;
+        let (count, ending) = rest.split_once('.')?;
+        let is_shard = is_number(count) && ["gguf", "safetensors"].contains(&ending);
+        let stem = start.rsplit_once('-').filter(|(_, number)| is_number(number))?.0;
+        is_shard.then(|| (format!("{stem} of {rest}"), name.clone()))
+    };
+    names.into_iter().filter_map(named).collect()
+}
+
+/// Whether two words are different shards of one model in different folders.
+pub(super) fn are_apart(first: &str, second: &str) -> bool {
+    let (one, other) = (shards(Path::new(first)), shards(Path::new(second)));
+    let stem = one.first().map(|(stem, _)| stem);
+    let all = || one.iter().chain(&other);
+    stem.is_some()
+        && !other.is_empty()
+        && all().all(|(own, _)| Some(own) == stem)
+        && one.iter().all(|name| !other.contains(name))
+        && folder(first) != folder(second)
+}
+
+/// The folder that a word is, or that its file is in.
+fn folder(word: &str) -> &Path {
+    let path = Path::new(word);
+    if path.is_dir() { path } else { path.parent().unwrap_or(path) }
+}
+
 /// Whether an option of this list, with or without its value, is among the words.
 pub(super) fn has(words: &[OsString], options: &[&str]) -> bool {
     let name = |word: &OsString| Some(word.to_str()?.split('=').next()?.to_owned());

@@ -90,11 +90,12 @@ fn only_model(path: &Path, names: &[String]) -> Result<std::path::PathBuf> {
     if models.iter().any(main) {
         models.retain(main);
     }
-    models.retain(|name| split::ShardName::parse(name).is_none_or(|shard| shard.number == 1));
+    // Of each set, the first shard that is there.
+    let set = |name: &str| split::ShardName::parse(name).map(|shard| shard.of_shard(0));
+    models.sort_unstable();
+    models.dedup_by(|later, first| set(first).is_some_and(|own| set(later) == Some(own)));
     match models.as_slice() {
         [one] => Ok(path.join(one)),
-        [] => Err(Error::malformed("shards of a split model, but the first is missing")
-            .advise("fetch the shard whose number is 00001")),
         several => {
             let list: Vec<&str> = several.iter().take(8).map(|name| name.as_str()).collect();
             let fault =

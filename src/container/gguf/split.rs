@@ -41,7 +41,7 @@ impl ShardPosition {
 pub(super) struct ShardName<'a> {
     prefix: &'a str,
     /// Counted from 1.
-    pub(super) number: u32,
+    number: u32,
     count: u32,
     /// The suffix in the file's spelling, `.gguf` or `.GGUF`.
     ending: &'a str,
@@ -62,7 +62,7 @@ impl<'a> ShardName<'a> {
         Some(Self { prefix, number: digits(number)?, count: digits(count)?, ending })
     }
 
-    fn of_shard(&self, number: u64) -> String {
+    pub(super) fn of_shard(&self, number: u64) -> String {
         format!("{}-{number:05}-of-{:05}{}", self.prefix, self.count, self.ending)
     }
 }

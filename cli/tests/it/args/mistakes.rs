@@ -391,6 +391,57 @@ fn several_tensors_of_a_model_are_shown() {
     assert!(wrong.err.contains("neither a model nor a tensor"), "{}", wrong.err);
 }
 
+/// Shards that were downloaded to folders of their own are no two models.
+#[test]
+fn shards_in_different_folders_are_called_so() {
+    let (_folder, model) = sample();
+    let out = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| out.path().join(name).to_str().expect("a path").to_owned();
+    let names = ["a/x-00001-of-00002.gguf", "b/x-00002-of-00002.gguf", "c/x-00002-of-00002.gguf"];
+    for name in names {
+        let path = out.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::copy(&model, path).expect("a file");
+    }
+    let [first, second, third] = names.map(at);
+    for words in [
+        &["merge", &first, &second, &at("x.gguf")][..],
+        &["merge", &at("a"), &at("b"), &at("x.gguf")],
+        &["convert", &first, &second, "-o", &at("x")],
+        &["quantize", &first, &second, &at("x.gguf"), "Q4_0"],
+    ] {
+        let said = refused(words);
+        assert!(said.contains("shards of one model in different folders"), "{words:?}: {said}");
+    }
+    // The same shard twice is of two models.
+    let said = refused(&["merge", &second, &third, &at("x.gguf")]);
+    assert!(said.contains("are two models"), "{said}");
+}
+
+/// A file's name alone is one of the working folder, whose other files are looked at.
+#[test]
+fn files_of_the_working_folder_need_no_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let weights = Path::new(BASE).join("model.safetensors");
+    std::fs::copy(crate::support::root().join(weights), folder.path().join("x.safetensors"))
+        .expect("a file");
+    for words in [
+        &["merge", "x.safetensors", "y.safetensors"][..],
+        &["split", "x.safetensors", "z", "--max-tensors", "2"],
+    ] {
+        let ran = program(words).current_dir(folder.path()).output().expect("a run");
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    }
+    // Its header is of another program, which says what to do.
+    let said = refused(&[
+        "meta",
+        "set",
+        &folder.path().join("x.safetensors").to_string_lossy(),
+        "format=pt",
+    ]);
+    assert!(said.contains("save_file(load_file(SRC)"), "{said}");
+}
+
 #[test]
 fn a_path_with_spaces_needs_quotes() {
     let (_folder, path) = file("my model.gguf", b"GGUF");
