@@ -45,8 +45,12 @@ fn blocks(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
         })
     };
     out.insert("block_configs".to_owned(), (0..model.own_layers()).map(block).collect());
-    for key in ["intermediate_size", "num_key_value_heads"] {
-        out.insert(key.to_owned(), Json::Null);
-    }
+    let all: Vec<(u64, u64)> = (0..model.own_layers()).map(|layer| sizes(model, layer)).collect();
+    // DeciLM's networks have one width, and all of its layers have both parts.
+    let same =
+        |(keys, width): &(u64, u64)| *keys > 0 && all.first().is_some_and(|of| of.1 == *width);
+    let width = all.first().filter(|_| all.iter().all(same)).map(|of| of.1);
+    out.insert("intermediate_size".to_owned(), width.map_or(Json::Null, Json::from));
+    out.insert("num_key_value_heads".to_owned(), Json::Null);
     Ok(())
 }

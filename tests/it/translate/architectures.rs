@@ -117,6 +117,38 @@ fn searched_layers_are_loadable_in_gguf() {
     assert_eq!(listed(&model, "deci.attention.head_count"), [4, 0, 4]);
     assert_eq!(listed(&model, "deci.attention.head_count_kv"), [2, 0, 1]);
     assert_eq!(config_in_safetensors(model.path())["block_configs"], config["block_configs"]);
+
+    // DeciLM lists the key heads alone.
+    let config = json!({
+        "architectures": ["DeciLMForCausalLM"], "model_type": "deci", "hidden_act": "silu", "hidden_size": 32,
+        "num_key_value_heads_per_layer": [2, 1], "intermediate_size": 256, "max_position_embeddings": 64,
+        "num_attention_heads": 4, "num_hidden_layers": 2, "rms_norm_eps": 1e-5, "rope_theta": 10_000.0,
+        "tie_word_embeddings": false, "vocab_size": 32,
+    });
+    let mut tensors = tensors[..3].to_vec();
+    for (number, keys) in [(0, 16), (1, 8)] {
+        for (name, shape) in [
+            ("input_layernorm", vec![32]),
+            ("self_attn.q_proj", vec![32, 32]),
+            ("self_attn.k_proj", vec![keys, 32]),
+            ("self_attn.v_proj", vec![keys, 32]),
+            ("self_attn.o_proj", vec![32, 32]),
+            ("post_attention_layernorm", vec![32]),
+            ("mlp.gate_proj", vec![256, 32]),
+            ("mlp.up_proj", vec![256, 32]),
+            ("mlp.down_proj", vec![32, 256]),
+        ] {
+            tensors.push((format!("model.layers.{number}.{name}.weight"), shape));
+        }
+    }
+    let (_folder, model) = loadable_in_gguf(&config, &tensors);
+    assert_eq!(listed(&model, "deci.attention.head_count_kv"), [2, 1]);
+    let back = config_in_safetensors(model.path());
+    assert_eq!(
+        [&back["model_type"], &back["num_key_value_heads_per_layer"]],
+        [&config["model_type"], &config["num_key_value_heads_per_layer"]]
+    );
+    assert_eq!(back["intermediate_size"], config["intermediate_size"]);
 }
 
 /// llama.cpp turns halves of heads by sections, and the text of GLM 4.1V turns neighbors: without sections it is a GLM 4.
