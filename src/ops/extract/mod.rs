@@ -187,7 +187,7 @@ impl Found {
     fn add(&mut self, builder: &mut Builder, own: Tensor, after: Tensor, rank: u64) -> Result<()> {
         let name = after.name().to_owned();
         let module = module(&name).unwrap_or(&name).to_owned();
-        let (&[rows, columns], true) = (&*after.shape(), is_matrix(&after)) else {
+        let (&[rows, columns], true) = (after.shape(), is_matrix(&after)) else {
             let is_target = self.targets.iter().any(|target| is_at_end(&module, target));
             let is_bias = name.ends_with(".bias") && is_target;
             self.has_biases |= is_bias;
