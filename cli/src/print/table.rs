@@ -108,7 +108,7 @@ impl Table {
         let bold = anstyle::Style::new().bold();
         let shown =
             || widths.iter().enumerate().filter_map(|(place, width)| Some((place, (*width)?)));
-        let prose = shown().last().filter(|(place, width)| self.is_prose(*place, *width));
+        let prose = shown().next_back().filter(|(place, width)| self.is_prose(*place, *width));
         let mut columns: Vec<_> = shown()
             .filter(|(place, _)| prose.is_none_or(|(prose, _)| prose != *place))
             .map(|(place, width)| (self.fitted(place, width), width, self.columns[place].align))
