@@ -23,10 +23,10 @@ pub(crate) fn without_gpus(which: Option<&str>) -> Stop {
     error.advise("build it with `--features gpu`").into()
 }
 
-/// A note on logits that come from the embedding, although the config says that an output matrix is stored.
+/// A note on logits that are computed with another matrix than the config says.
 pub(crate) fn note_missing_head(model: &Model) {
-    if let Some(fault) = weighbridge::ops::missing_head(model) {
-        note(&format!("{fault}: logits are computed with the embedding"));
+    if let Some(missing) = weighbridge::ops::missing_head(model) {
+        note(&missing);
     }
 }
 

@@ -30,6 +30,7 @@ pub(crate) mod size;
 pub(crate) mod source;
 mod structure;
 pub(crate) mod tensor;
+mod tied;
 pub(crate) mod tower;
 pub(crate) mod transform;
 pub(crate) mod variant;

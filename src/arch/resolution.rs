@@ -191,6 +191,23 @@ impl Resolution {
         Some(format!("transformers' class has {name} in place of {stored}{more}"))
     }
 
+    /// Whether a stored tensor serves under another name alone: the output matrix of a tied model that stores no
+    /// embedding.
+    pub(crate) fn is_stored_under_alias(&self, stored: &str) -> bool {
+        let is_stored = |names: &[String]| names.iter().any(|name| name == stored);
+        self.aliases.iter().any(|(_, name)| name == stored)
+            && self.mapped.iter().filter(|mapping| is_stored(&mapping.stored)).count() == 1
+    }
+
+    /// A statement about an embedding that is stored as the output matrix alone.
+    pub(crate) fn stored_as_output(&self) -> Option<String> {
+        let (alias, stored) =
+            self.aliases.iter().find(|(_, stored)| self.is_stored_under_alias(stored))?;
+        Some(format!(
+            "the model lacks {alias}: its config ties it to {stored}, which is read in its place, as transformers 5 does"
+        ))
+    }
+
     /// The layers that predict further tokens and whose tensors have names, by number. They follow
     /// those of the language model.
     pub(crate) fn next_layers(&self) -> BTreeSet<u32> {

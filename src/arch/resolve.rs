@@ -20,7 +20,7 @@ use super::rule::{self, NameRule, StoredForm};
 use super::source::SourceModel;
 use super::transform::{RowOrder, Transform};
 use super::wrapper::OwnPieces;
-use super::{other_models, structure, wrapper};
+use super::{other_models, structure, tied, wrapper};
 use crate::dialect::Dialect;
 use crate::error::{Error, Result};
 use crate::json::Json;
@@ -272,7 +272,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
         }
     }
     settle_names(store, &mut resolution);
-    add_aliases(store, &mut resolution, (&names, &required), &mut ranks);
+    add_aliases((store, reader.as_ref()), &mut resolution, (&names, &required), &mut ranks);
     let experts = experts.into_values();
     add_experts(experts, &mut resolution).map_err(|error| error.in_file(store.path()))?;
     keep_once(&mut resolution, &ranks).map_err(|error| error.in_file(store.path()))?;
@@ -288,9 +288,9 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
 }
 
 /// Maps required tensors that are stored under another name: safetensors' `save_model` writes a tensor of several
-/// modules once, and its other names to `__metadata__`.
+/// modules once, and its other names to `__metadata__`; a tied model may store its output matrix alone.
 fn add_aliases(
-    store: &Store,
+    (store, reader): (&Store, Option<&ConfigReader<'_>>),
     resolution: &mut Resolution,
     (names, required): (&DialectRows, &[Vec<&'static str>]),
     ranks: &mut Vec<u32>,
@@ -317,6 +317,7 @@ fn add_aliases(
             ranks.push(rank);
         }
     }
+    tied::tie_embedding(store, resolution, reader);
 }
 
 /// Leaves names as they are where the language model is part of another one, but for those of towers that are

@@ -156,7 +156,11 @@ fn translated(
         let left = resolution.auxiliary.iter().filter(|tensor| tensor.is_left_out());
         let left_out: Vec<(String, String)> =
             left.map(|tensor| (tensor.stored.clone(), tensor.reason.to_owned())).collect();
-        let is_left = |view: &Tensor| left_out.iter().any(|(name, _)| name == view.name());
+        // The stored name of an embedding that is stored as the output matrix alone is not the class's.
+        let is_renamed = |view: &Tensor| resolution.is_stored_under_alias(view.name());
+        let is_left = |view: &Tensor| {
+            left_out.iter().any(|(name, _)| name == view.name()) || is_renamed(view)
+        };
         let in_class: HashMap<&str, &str> =
             resolution.renamed.iter().map(|(stored, name)| (&**stored, &**name)).collect();
         let named = |view: Tensor| match in_class.get(view.name()) {

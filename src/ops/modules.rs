@@ -285,6 +285,7 @@ pub(super) fn notes(model: &Model, keeps: fn(&str) -> bool) -> Result<Vec<String
     if let Some(wrapped) = model.resolution()?.wrapper_in(model.len()) {
         notes.push(format!("{wrapped}, the name of a wrapper: it is dropped"));
     }
+    notes.extend(model.resolution()?.stored_as_output());
     if let Ok(config) = model.config() {
         notes.extend(untied(model.store(), config));
         notes.extend(tokens_beyond(model.store(), config));

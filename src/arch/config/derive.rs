@@ -1,6 +1,7 @@
 //! Derives the config: numbers that follow from other numbers, from stored tensors, or from a rule
 //! of the family.
 
+use super::classes;
 use super::field::Field;
 use super::keys::{
     AttentionConfig, Core, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig,
@@ -12,8 +13,7 @@ use super::origin::{FieldSource, SourceKind};
 use super::pooling;
 use super::read::ConfigReader;
 use super::values::{LayerKind, LayerLayout, NormKind, PerLayer, RopeScalingKind};
-use super::{check, classes};
-use crate::arch::{Architecture, Mapping, Resolution};
+use crate::arch::{Mapping, Resolution};
 use crate::error::{Error, Result};
 use crate::rounding::f32_of;
 use crate::store::tensor::StoredTensor;
@@ -36,53 +36,6 @@ const EMBEDDINGS: &[&str] = &[
 ];
 const OUTPUTS: &[&str] =
     &["output.weight", "lm_head.weight", "language_model.lm_head.weight", "proj_out.weight"];
-
-/// The layers that a config states, used to report missing tensors. The numbers are unchecked: never
-/// use them as loop bounds.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PromisedLayers {
-    /// The number of layers of the language model.
-    pub(crate) own: u32,
-    /// The same, with the layers that predict further tokens, if the config counts them too.
-    pub(crate) all: u32,
-    /// The first layer that stores no keys and values of its own.
-    pub(crate) sharing: Option<u32>,
-}
-
-/// The layers that the config states.
-pub(crate) fn promised_layers(
-    reader: &ConfigReader<'_>,
-    architecture: &Architecture,
-) -> Option<PromisedLayers> {
-    // The layers of a group are one layer, which is run several times.
-    let groups = reader.field(key("layer_groups")?, check::layers).ok()?;
-    let stated = match groups {
-        Some(groups) => Some(groups),
-        None => reader.field(key("n_layers")?, check::layers).ok()?,
-    };
-    // Transformers omits the number where the class derives it from the list.
-    let listed = || reader.field(key("layer_types")?, check::kinds).ok()?;
-    let count = |kinds: Vec<LayerKind>| u32::try_from(kinds.len()).ok();
-    let mut all = match stated {
-        Some(stated) => stated.value,
-        None => count(listed()?.value)?,
-    };
-    if architecture.counts_encoder_layers {
-        let decoder = reader.field(key("decoder_layers")?, check::layers).ok()?;
-        all = decoder.map_or(all, |decoder| decoder.value);
-    }
-    let shared = reader.field_or_default(key("n_kv_shared_layers")?, check::count).ok()?;
-    let shared = shared.map_or(0, |field| field.value);
-    // As in transformers: if all layers would share, none does.
-    let sharing = all.checked_sub(shared).filter(|&first| first > 0 && shared > 0);
-    // GGUF counts the layers that predict further tokens, and config.json does not.
-    let next = match reader.store.encoding() {
-        Encoding::Gguf => reader.field(key("n_next_token_layers")?, check::count).ok()?,
-        _ => None,
-    };
-    let own = all.saturating_sub(next.map_or(0, |next| next.value));
-    Some(PromisedLayers { own, all, sharing })
-}
 
 /// Rejects a number of layers far above the number of layers with tensors. A single shard of a
 /// model may hold few of its layers, but not one in a thousand.
@@ -755,7 +708,8 @@ fn stored<'a>(
 ) -> Option<StoredTensor<'a>> {
     let mapped = resolution.mapped.iter().find(|mapping| mapping.canonical == canonical);
     let mapped = mapped.and_then(|mapping| store.find(mapping.stored.first()?));
-    mapped.or_else(|| names.iter().find_map(|name| store.find(name)))
+    let mut others = names.iter().filter(|name| !resolution.is_stored_under_alias(name));
+    mapped.or_else(|| others.find_map(|name| store.find(name)))
 }
 
 /// The number of rows of the embedding, without `more` that are no tokens of the vocabulary. It takes precedence over the

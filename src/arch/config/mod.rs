@@ -12,12 +12,13 @@ mod layout;
 mod model;
 mod origin;
 pub(crate) mod pooling;
+mod promised;
 mod read;
 mod unused;
 mod values;
 
 pub(crate) use defaults::{Defaults, FamilyDefault, OwnKeys};
-pub(crate) use derive::{PromisedLayers, derived, promised_layers};
+pub(crate) use derive::derived;
 pub use field::{ConfigField, ConfigValue, Field};
 pub(crate) use field::{TEXT_CONFIGS, nested_configs};
 pub use keys::{
@@ -26,6 +27,7 @@ pub use keys::{
 pub(crate) use keys::{KEYS, key};
 pub use model::ModelConfig;
 pub use origin::{FieldSource, SourceKind};
+pub(crate) use promised::{PromisedLayers, promised_layers, ties};
 pub(crate) use read::{ConfigReader, KEPT_CONFIG, KeptDocument, Key, paths, stated};
 pub(crate) use unused::{computed, unused};
 pub(crate) use values::Reported;

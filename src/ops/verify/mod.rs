@@ -63,6 +63,9 @@ pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consis
     if strictness == Strictness::Strict {
         found.faults.append(&mut found.notes);
     }
+    // transformers loads such a model.
+    let note = model.resolution().ok().and_then(Resolution::stored_as_output);
+    found.notes.extend(note.map(|note| Text::new(note.as_bytes()).brief()));
     Ok(found)
 }
 
@@ -323,9 +326,13 @@ fn numbers(config: &ModelConfig) -> Vec<String> {
     faults
 }
 
-/// The fault of a model without the output matrix that its config says is stored: logits come from the embedding.
+/// A note on a model that lacks its output matrix, although its config says that one is stored, or its embedding: logits
+/// are computed with the other one.
 pub fn missing_head(model: &Model) -> Option<String> {
-    untied(model.store(), model.config().ok()?)
+    let fault = untied(model.store(), model.config().ok()?);
+    fault
+        .map(|fault| format!("{fault}: logits are computed with the embedding"))
+        .or_else(|| model.resolution().ok()?.stored_as_output())
 }
 
 /// The fault of a model without an output matrix although its config, or the class that reads it, says that one is stored.

@@ -5,9 +5,9 @@ use std::path::Path;
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 use weighbridge::adapter::Adapter;
-use weighbridge::container::{GGUF, SAFETENSORS};
+use weighbridge::container::{GGUF, MLX, SAFETENSORS};
 use weighbridge::ops::{self, ConvertOptions, MergeMethod, MergeRecipe, merge_models};
-use weighbridge::{DType, ErrorKind, Model, WriteOptions};
+use weighbridge::{DType, ErrorKind, Model, Strictness, WriteOptions};
 
 use crate::support::{Safetensors, copy_of, f32s, folder, put, sample};
 
@@ -278,6 +278,60 @@ fn the_embedding_of_a_tied_model_is_merged_as_its_output_matrix() {
     let error = merge_models(&recipe).expect_err("a bias that one of them lacks");
     assert_eq!(error.kind(), ErrorKind::Mismatch);
     assert!(error.to_string().contains("q_proj.bias"), "{error}");
+}
+
+/// A model whose embedding is stored as the output matrix alone. `prefix` precedes the names of the language model.
+fn stored_as_output(prefix: &str) -> TempDir {
+    let files = model(None);
+    let mut file = Safetensors::new();
+    for tensor in Model::open(files.path()).expect("a model").stored_tensors() {
+        let name = tensor.name().replace("model.embed_tokens", "lm_head");
+        let name = name.replace("model.", prefix);
+        let bytes = f32s(&tensor.dequantize().expect("values"));
+        file = file.tensor(&name, "F32", tensor.shape(), bytes);
+    }
+    put(files.path(), "model.safetensors", file.build());
+    files
+}
+
+/// transformers ties in either direction: an AWQ export of a tied Qwen2.5 had the output matrix alone.
+#[test]
+fn a_tied_model_may_store_its_output_matrix_alone() {
+    let before = values(&Model::open(model(None).path()).expect("a model"), EMBEDDING);
+    for prefix in ["model.", "model.language_model."] {
+        let files = stored_as_output(prefix);
+        let found = Model::open(files.path()).expect("a model");
+        assert_eq!(found.resolution().expect("names").missing, [""; 0]);
+        assert!(!found.has(OUTPUT) && values(&found, EMBEDDING) == before);
+        assert!(found.config().expect("a config").tie_embeddings.as_ref().expect("it").value);
+        let checked = ops::check_consistency(&found, Strictness::Strict).expect("checked");
+        // The class has other names than the second ones.
+        assert_eq!(checked.faults.is_empty(), prefix == "model.", "{:?}", checked.faults);
+        let notes = checked.notes.join("; ");
+        let name = "model.embed_tokens.weight";
+        assert_eq!(
+            notes,
+            format!(
+                "the model lacks {name}: its config ties it to lm_head.weight, which is read in its place, as \
+                 transformers 5 does"
+            )
+        );
+        for (to, out, name) in [
+            (&SAFETENSORS, "st", name),
+            (&MLX, "mlx", name),
+            (&GGUF, "x.gguf", "token_embd.weight"),
+        ] {
+            let (_out, back, told) = written(&found, &ConvertOptions::new(to), out);
+            assert!(back.stored_tensor(name).is_ok() && !back.has(OUTPUT), "{out}");
+            assert_eq!(values(&back, EMBEDDING), before, "{out}");
+            assert!(told.contains(&notes), "{out}: {told}");
+        }
+    }
+    // Without the tie, the embedding is missing.
+    let files = stored_as_output("model.");
+    state(files.path(), "tie_word_embeddings", json!(false));
+    let found = Model::open(files.path()).expect("a model");
+    assert_eq!(found.resolution().expect("names").missing, [EMBEDDING]);
 }
 
 /// `save_model` of safetensors stores a shared tensor under one of its names, and states the others.

@@ -1,0 +1,63 @@
+//! The tensors that a config promises: facts that are read before the config as a whole, to report missing tensors.
+
+use super::check;
+use super::keys::key;
+use super::read::ConfigReader;
+use super::values::LayerKind;
+use crate::arch::Architecture;
+use crate::engines::transformers;
+use crate::store::Encoding;
+
+/// The layers that a config states, used to report missing tensors. The numbers are unchecked: never
+/// use them as loop bounds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PromisedLayers {
+    /// The number of layers of the language model.
+    pub(crate) own: u32,
+    /// The same, with the layers that predict further tokens, if the config counts them too.
+    pub(crate) all: u32,
+    /// The first layer that stores no keys and values of its own.
+    pub(crate) sharing: Option<u32>,
+}
+
+/// The layers that the config states.
+pub(crate) fn promised_layers(
+    reader: &ConfigReader<'_>,
+    architecture: &Architecture,
+) -> Option<PromisedLayers> {
+    // The layers of a group are one layer, which is run several times.
+    let groups = reader.field(key("layer_groups")?, check::layers).ok()?;
+    let stated = match groups {
+        Some(groups) => Some(groups),
+        None => reader.field(key("n_layers")?, check::layers).ok()?,
+    };
+    // Transformers omits the number where the class derives it from the list.
+    let listed = || reader.field(key("layer_types")?, check::kinds).ok()?;
+    let count = |kinds: Vec<LayerKind>| u32::try_from(kinds.len()).ok();
+    let mut all = match stated {
+        Some(stated) => stated.value,
+        None => count(listed()?.value)?,
+    };
+    if architecture.counts_encoder_layers {
+        let decoder = reader.field(key("decoder_layers")?, check::layers).ok()?;
+        all = decoder.map_or(all, |decoder| decoder.value);
+    }
+    let shared = reader.field_or_default(key("n_kv_shared_layers")?, check::count).ok()?;
+    let shared = shared.map_or(0, |field| field.value);
+    // As in transformers: if all layers would share, none does.
+    let sharing = all.checked_sub(shared).filter(|&first| first > 0 && shared > 0);
+    // GGUF counts the layers that predict further tokens, and config.json does not.
+    let next = match reader.store.encoding() {
+        Encoding::Gguf => reader.field(key("n_next_token_layers")?, check::count).ok()?,
+        _ => None,
+    };
+    let own = all.saturating_sub(next.map_or(0, |next| next.value));
+    Some(PromisedLayers { own, all, sharing })
+}
+
+/// Whether the config, or else its class, ties the output matrix to the embedding.
+pub(crate) fn ties(reader: &ConfigReader<'_>) -> bool {
+    let stated = key("tie_embeddings").and_then(|key| reader.field(key, check::flag).ok()?);
+    let usual = || transformers::ties_by_default(&reader.architecture.value) == Some(true);
+    stated.map_or_else(usual, |tied| tied.value)
+}
