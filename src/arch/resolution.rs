@@ -191,6 +191,49 @@ impl Resolution {
         Some(format!("transformers' class has {name} in place of {stored}{more}"))
     }
 
+    /// A statement about files that hold parts of a model alone, and no tensor of the language model.
+    pub(crate) fn part_alone(&self) -> Option<String> {
+        let Self { architecture, mapped, unknown, auxiliary, .. } = self;
+        architecture.as_ref()?;
+        let first = auxiliary.first().filter(|_| mapped.is_empty() && unknown.is_empty())?;
+        Some(match self.is_of_next_tokens() {
+            true => "the files hold the layers that predict further tokens alone (multi-token prediction, nextn), which \
+                     are a part of a model"
+                .to_owned(),
+            false => format!(
+                "the files hold no tensor of the language model: {} is {}",
+                first.stored, first.reason
+            ),
+        })
+    }
+
+    /// Whether all tensors are of layers that predict further tokens, under names that no family has.
+    fn is_of_next_tokens(&self) -> bool {
+        let Self { mapped, unknown, auxiliary, .. } = self;
+        let mut parts = auxiliary.iter();
+        let others = mapped.len().saturating_add(unknown.len());
+        others == 0 && !auxiliary.is_empty() && parts.all(|t| t.reason == auxiliary::NEXT_TOKENS)
+    }
+
+    /// Refuses files that hold other parts of a model than the language model.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported`.
+    pub(crate) fn check_language_model(&self) -> Result<()> {
+        let advice = "give the directory of the whole model, with the layers of the language model";
+        self.part_alone().map_or(Ok(()), |part| Err(Error::unsupported(part).advise(advice)))
+    }
+
+    /// The same for layers that predict further tokens, of which the config of the whole model says nothing.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported`.
+    pub(super) fn check_config(&self) -> Result<()> {
+        if self.is_of_next_tokens() { self.check_language_model() } else { Ok(()) }
+    }
+
     /// Whether a stored tensor serves under another name alone: the output matrix of a tied model that stores no
     /// embedding.
     pub(crate) fn is_stored_under_alias(&self, stored: &str) -> bool {

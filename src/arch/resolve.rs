@@ -132,6 +132,7 @@ pub(crate) fn source_of_keys<'a>(
     resolution: &'a Resolution,
 ) -> Result<SourceModel<'a>> {
     let reader = config_reader(store)?;
+    resolution.check_config().map_err(|error| error.in_file(store.path()))?;
     let config = config::derived(&reader, resolution)?;
     Ok(source(reader, config, resolution))
 }

@@ -54,6 +54,7 @@ impl GgufDraft {
     pub(super) fn of(model: &Model, precision: Precision) -> Result<Self> {
         model.store().check_known()?;
         let (store, resolution) = (model.store(), model.resolution()?);
+        resolution.check_language_model().map_err(|error| error.in_file(store.path()))?;
         let (mut keys, remarks) = translate::gguf_metadata_and_notes(model)?;
         let TranslatedTensors { tensors: mut views, mut left_out, repeated, .. } =
             model.tensors_in(Dialect::Gguf)?;

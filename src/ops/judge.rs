@@ -12,14 +12,19 @@ use crate::write::{Builder, Method, WritePlan};
 /// Plans a language model that is made from `source`. A fault of the written model that the source does
 /// not have is an error, or a note if `unloadable` is set.
 ///
-/// Only complete models are judged: an incomplete one is refused when the plan is run. Copies of all
-/// tensors and keys (`merge`, `split`) have no faults but those of their source.
+/// A plan without a tensor is an error if the source has tensors: all would be left out. Otherwise, only complete models
+/// are judged: an incomplete one is refused when the plan is run. Copies of all tensors and keys (`merge`, `split`) have no
+/// faults but those of their source.
 ///
 /// # Errors
 ///
 /// `Unsupported` for such a fault; otherwise same as [`Builder::plan`].
 pub(super) fn judged(mut builder: Builder, source: &Model, unloadable: bool) -> Result<WritePlan> {
     let resolution = source.resolution()?;
+    if builder.tensors().is_empty() && !source.store().is_empty() {
+        resolution.check_language_model()?;
+        return Err(Error::unsupported("every tensor would be left out"));
+    }
     source.merged().iter().for_each(|note| builder.note(note.clone()));
     let planned = builder.model(source)?.filter(|_| resolution.missing.is_empty());
     if let Some(planned) = planned {

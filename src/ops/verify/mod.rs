@@ -140,10 +140,12 @@ impl Examination {
                     format!("the model lacks {name}, which its architecture requires")
                 };
                 found.faults.extend(of(Area::Names, resolution.missing.iter().map(lacks)));
+                let part = no_language_model(store, resolution).filter(|_| is_known);
+                found.faults.extend(of(Area::Names, part));
             }
         }
         if !store.is_empty() && is_known {
-            found.refused.extend(of(Area::Names, architecture(store, resolution)));
+            found.refused.extend(of(Area::Names, architecture(store)));
         }
         let config = match model.config() {
             Ok(config) => Some(config),
@@ -209,7 +211,7 @@ fn unknown_values(store: &Store) -> Option<String> {
 }
 
 /// The faults that the reference readers refuse in a model that does not name its architecture.
-fn architecture(store: &Store, resolution: &Resolution) -> Vec<String> {
+fn architecture(store: &Store) -> Vec<String> {
     let mut refused = Vec::new();
     let named = crate::arch::architecture_name(store).is_ok_and(|named| named.is_some());
     if !named && store.encoding() == Encoding::Gguf {
@@ -228,11 +230,15 @@ fn architecture(store: &Store, resolution: &Resolution) -> Vec<String> {
         refused
             .extend(lacking.map(|what| format!("no {what}: transformers does not load the model")));
     }
-    if resolution.architecture.is_some() && resolution.mapped.is_empty() {
-        let fault = format!("{}, but no tensor has a name of that architecture", resolution.reason);
-        refused.push(fault);
-    }
     refused
+}
+
+/// The fault of a model without any tensor of the language model. A GGUF file may hold a vocabulary alone.
+fn no_language_model(store: &Store, resolution: &Resolution) -> Option<String> {
+    resolution.architecture?;
+    let is_empty = store.is_empty() && store.encoding() == Encoding::Safetensors;
+    let part = resolution.part_alone();
+    part.or_else(|| is_empty.then(|| "the model has no tensor".to_owned()))
 }
 
 /// The fault of a layer with a matrix that lacks its bias, although it has one in other layers. The classes
