@@ -69,7 +69,11 @@ pub(super) fn missing(
             .collect();
         missing.extend(in_layers(&name, &lacking));
     }
-    missing.extend(missing_experts(architecture, required, mapped));
+    for (group, is_promised) in [("experts", true), ("shared_expert", promised.shares_experts)] {
+        if is_promised {
+            missing.extend(missing_experts(architecture, required, mapped, group));
+        }
+    }
     missing
 }
 
@@ -85,11 +89,12 @@ fn in_layers(name: &str, layers: &[u32]) -> Option<String> {
     ))
 }
 
-/// The experts that layers with a router lack, of a family whose layers may have none.
+/// The experts of a group, routed or shared, that layers with a router lack, of a family whose layers may have none.
 fn missing_experts(
     architecture: &Architecture,
     required: &[Vec<&'static str>],
     mapped: &[Mapping],
+    group: &str,
 ) -> Vec<String> {
     let has_rule = |name: &str| {
         architecture.rules.iter().copied().flatten().any(|rule| rule.canonical == name)
@@ -105,14 +110,17 @@ fn missing_experts(
     if routed.is_empty() {
         return Vec::new();
     }
+    let gated = layers_of("ffn.experts.gate.weight");
     let parts = ["up", "down", "gate"].into_iter().filter_map(|part| {
-        let rest = format!("ffn.experts.{part}.weight");
+        let rest = format!("ffn.{group}.{part}.weight");
         let name = format!("layers.{{n}}.{rest}");
         let stored = layers_of(&rest);
-        // Those without a gate have it in no layer. What every layer of the family has is told already.
+        // Those without a gate have it in no layer, and no shared ones have it. What every layer of the family has is
+        // told already.
         let is_told = required.iter().flatten().any(|required| *required == name);
         let lacking: Vec<u32> = routed.difference(&stored).copied().collect();
-        let is_whole = is_told || !has_rule(&name) || part == "gate" && stored.is_empty();
+        let is_whole =
+            is_told || !has_rule(&name) || part == "gate" && stored.is_empty() && gated.is_empty();
         if is_whole { None } else { in_layers(&name, &lacking) }
     });
     parts.collect()

@@ -36,6 +36,8 @@ pub(crate) struct Conditions {
     pub(crate) computes: Vec<Check>,
     /// Otherwise nothing is written for it.
     pub(crate) refuses: Vec<Check>,
+    /// Parts of names of tensors that it ignores, and the fault if they are not zero.
+    pub(crate) drops: Vec<(&'static str, &'static str)>,
 }
 
 static CONDITIONS: Table<Conditions> = table!("mlx-lm/conditions", Conditions::parse);
@@ -52,6 +54,10 @@ impl Conditions {
 
     pub(super) fn add(&mut self, line: &'static str) -> Option<()> {
         let (kind, rest) = line.split_once(' ')?;
+        if kind == "drops" {
+            self.drops.push(rest.split_once(" else ")?);
+            return Some(());
+        }
         let checks = match kind {
             "loads" => &mut self.loads,
             "computes" => &mut self.computes,

@@ -77,7 +77,10 @@ impl PlannedDirectory<'_> {
             }
         }
         notes.extend(self.doubles(tensors));
-        notes.extend(self.not_loaded(config).or_else(|| self.ignored(config)));
+        notes.extend(match self.not_loaded(config) {
+            None => self.ignored(config, tensors)?,
+            unloaded => unloaded,
+        });
         notes.into_iter().for_each(|note| builder.note(note));
         Ok(())
     }
@@ -300,8 +303,8 @@ impl PlannedDirectory<'_> {
         Ok(())
     }
 
-    /// A note on what the config states and mlx-lm's class does not compute.
-    fn ignored(&self, config: &Map<String, Json>) -> Option<String> {
+    /// A note on what the config or the tensors state and mlx-lm's class does not compute.
+    fn ignored(&self, config: &Map<String, Json>, tensors: &Tensors) -> Result<Option<String>> {
         let (text, model_type) = (Level::Text.of(config), Level::Text.model_type(config));
         let ignored = mlx_lm::ignored(model_type).iter().filter(|_| self.dialect == Dialect::Mlx);
         let stated = |key: &&str| {
@@ -320,10 +323,20 @@ impl PlannedDirectory<'_> {
         let unread = (!stated.is_empty()).then(|| format!("does not read {}", stated.join(", ")));
         let checks = self.conditions(model_type).flat_map(|one| &one.computes);
         let faults = mlx_lm::faults(checks, text).into_iter().map(str::to_owned);
-        let faults: Vec<String> =
+        let mut faults: Vec<String> =
             unread.into_iter().chain(faults).chain(self.masked(model_type)).collect();
+        for (part, fault) in self.conditions(model_type).flat_map(|one| &one.drops) {
+            let mut any = false;
+            for (_, tensor) in tensors.iter().filter(|(_, tensor)| tensor.name().contains(part)) {
+                any = any || !is_zero(tensor)?;
+            }
+            if any {
+                faults.push((*fault).to_owned());
+            }
+        }
         let first = "mlx-lm will compute this model differently: its class of";
-        (!faults.is_empty()).then(|| format!("{first} {model_type} {}", faults.join("; it ")))
+        let note = format!("{first} {model_type} {}", faults.join("; it "));
+        Ok((!faults.is_empty()).then_some(note))
     }
 
     /// A difference of every class: no token sees those after it.
@@ -471,6 +484,12 @@ fn head_name(embedding: &str) -> String {
     ];
     let found = HEADS.iter().find(|(own, _)| embedding.ends_with(own));
     found.map_or_else(|| embedding.to_owned(), |(own, head)| embedding.replace(own, head))
+}
+
+/// Whether all values of a tensor are known to be 0.
+fn is_zero(tensor: &Tensor) -> Result<bool> {
+    let is_known = tensor.check_decodable().is_ok();
+    Ok(is_known && tensor.dequantize()?.iter().all(|value| *value == 0.0))
 }
 
 /// Whether two tensors have the same values, bit for bit.

@@ -18,6 +18,8 @@ pub(crate) struct PromisedLayers {
     pub(crate) all: u32,
     /// The first layer that stores no keys and values of its own.
     pub(crate) sharing: Option<u32>,
+    /// Whether layers with experts have shared ones too.
+    pub(crate) shares_experts: bool,
 }
 
 /// The layers that the config states.
@@ -52,7 +54,15 @@ pub(crate) fn promised_layers(
         _ => None,
     };
     let own = all.saturating_sub(next.map_or(0, |next| next.value));
-    Some(PromisedLayers { own, all, sharing })
+    let shares_experts = shares_experts(reader).unwrap_or(false);
+    Some(PromisedLayers { own, all, sharing, shares_experts })
+}
+
+/// Whether the config, or the default of its class, states a number of shared experts, or else their width.
+fn shares_experts(reader: &ConfigReader<'_>) -> Option<bool> {
+    let shared = reader.field(key("n_shared_experts")?, check::largest).ok()?;
+    let width = reader.field(key("shared_expert_ffn_dim")?, check::room).ok()?;
+    Some(shared.or(width)?.value > 0)
 }
 
 /// Whether the config, or else its class, ties the output matrix to the embedding.

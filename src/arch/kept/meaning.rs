@@ -69,8 +69,15 @@ const WINDOW: &[&str] = &[
 const EXPERT_GROUPS: &[&str] = &["n_group", "topk_group"];
 
 /// Keys that state which layers have experts.
-const EXPERT_LAYERS: &[&str] =
-    &["decoder_sparse_step", "first_k_dense_replace", "mlp_layer_types", "mlp_only_layers"];
+const EXPERT_LAYERS: &[&str] = &[
+    "decoder_sparse_step",
+    "first_k_dense_replace",
+    "mlp_layer_types",
+    "mlp_only_layers",
+    "moe_layer_end_index",
+    "moe_layer_interval",
+    "moe_layer_start_index",
+];
 
 /// Keys that state which layers have rotary embeddings.
 const ROTATED_LAYERS: &[&str] = &["no_rope_layers", "no_rope_layer_interval"];
@@ -458,21 +465,26 @@ impl Reader<'_> {
 
     /// The layers that have experts; null for a document of a class where all layers are alike.
     fn expert_layers(&self, layers: u32) -> Json {
-        let period = self.count("decoder_sparse_step");
         let dense = self.get("mlp_only_layers").and_then(Json::as_array);
         // Other classes do not read them.
         let own = |key: &str| {
             self.class.filter(|class| class.contains_key(key)).and_then(|_| self.get(key))
         };
         let kinds = own("mlp_layer_types").and_then(Json::as_array);
-        let leading = own("first_k_dense_replace").and_then(Json::as_u64).unwrap_or(0);
+        let own_count = |key: &str| own(key).and_then(Json::as_u64);
+        let period = self.count("decoder_sparse_step").or_else(|| own_count("moe_layer_interval"));
+        let leading = own_count("first_k_dense_replace");
+        let leading = leading.or_else(|| own_count("moe_layer_start_index")).unwrap_or(0);
+        // -1 stands for the last layer.
+        let last = own_count("moe_layer_end_index");
         let sparse = |layer: u32| {
             let kind = kinds.and_then(|kinds| kinds.get(usize::try_from(layer).ok()?)?.as_str());
             if let Some(kind) = kind {
                 return kind != "dense";
             }
             let listed = dense.is_some_and(|dense| dense.contains(&json!(layer)));
-            let listed = listed || u64::from(layer) < leading;
+            let is_outside = last.is_some_and(|last| u64::from(layer) > last);
+            let listed = listed || u64::from(layer) < leading || is_outside;
             let next = u64::from(layer).saturating_add(1);
             !listed && period.is_none_or(|period| next.checked_rem(period) == Some(0))
         };

@@ -388,6 +388,58 @@ fn values_that_mlx_lm_does_not_compute_are_noted() {
     assert!(!noted(jamba(2), expert, said));
 }
 
+/// Shared experts that the config, or the default of its class, promises; the bias that mlx-lm's class drops; and the last
+/// layer with experts, which GGUF does not state.
+#[test]
+fn experts_of_ernie() {
+    let mut tensors = llama(true);
+    for name in ["gate", "up", "down"] {
+        let (shape, number) =
+            tensors.remove(&format!("model.layers.0.mlp.{name}_proj.weight")).expect("a matrix");
+        for expert in 0..2 {
+            let name = format!("model.layers.0.mlp.experts.{expert}.{name}_proj.weight");
+            tensors.insert(name, (shape.clone(), number + 20 * expert));
+        }
+    }
+    tensors.insert("model.layers.0.mlp.gate.weight".to_owned(), (vec![2, WIDTH], 90));
+    let bias = "model.layers.0.mlp.moe_statics.e_score_correction_bias";
+    tensors.insert(bias.to_owned(), (vec![1, 2], 91));
+    let own = |shared: &Json| {
+        let mut own = config(&json!({
+            "model_type": "ernie4_5_moe", "architectures": ["Ernie4_5_MoeForCausalLM"],
+            "moe_num_experts": 2, "moe_k": 1, "moe_intermediate_size": WIDTH,
+            "moe_layer_start_index": 0, "moe_layer_end_index": 0, "moe_layer_interval": 1,
+        }));
+        if !shared.is_null() {
+            own.as_object_mut()
+                .expect("an object")
+                .insert("moe_num_shared_experts".to_owned(), shared.clone());
+        }
+        own
+    };
+    let planned = |shared: Json, to| {
+        let source = write(&tensors, &own(&shared), "F32");
+        let model = Model::open(source.path()).expect("a model");
+        let plan = ops::convert(&model, &ConvertOptions::new(to)).expect("a plan");
+        (plan.missing.join(" "), plan.notes.join("; "))
+    };
+    let drops =
+        "its class of ernie4_5_moe ignores the biases of scores by which experts are chosen";
+    let (missing, notes) = planned(json!(0), &MLX);
+    assert!(missing.is_empty() && notes.contains(drops), "{missing}: {notes}");
+    let (missing, notes) = planned(json!(0), &GGUF);
+    assert!(missing.is_empty() && !notes.contains("compute this model differently"), "{notes}");
+    // transformers' class has two by default.
+    for shared in [json!(2), Json::Null] {
+        for to in [&MLX, &GGUF, &SAFETENSORS] {
+            let (missing, _) = planned(shared.clone(), to);
+            let parts = ["up", "down", "gate"];
+            let all = parts.map(|part| format!("layers.0.ffn.shared_expert.{part}.weight"));
+            assert_eq!(missing, all.join(" "));
+        }
+    }
+}
+
 /// Transformers' class has numbers of its own where a file of its older form states a base alone; mlx-lm's reads the base.
 #[test]
 fn numbers_that_the_class_does_not_read_are_left_out_for_mlx_lm() {
