@@ -17,6 +17,8 @@ pub(crate) struct Class {
     inner: bool,
     /// Whether it requires the config of a text model (`text_config`).
     pub(crate) wraps: bool,
+    /// Whether the class computes the width of a head from the others, whatever `config.json` states.
+    pub(crate) derives_head_width: bool,
     untied: bool,
     tied: bool,
     /// Whether the output of attention has a bias where the flag of queries, keys and values is true.
@@ -83,6 +85,7 @@ impl Class {
                 "wraps" => class.wraps = true,
                 "untied" => class.untied = true,
                 "tied" => class.tied = true,
+                "heads=derived" => class.derives_head_width = true,
                 "biased=output" => class.biases_output = true,
                 "reads=rope_parameters" => class.reads_rope_parameters = true,
                 _ => {

@@ -361,9 +361,19 @@ impl PlannedDirectory<'_> {
             .into_iter()
             .map(str::to_owned)
             .chain(self.odd_rope())
+            .chain(self.other_heads(model_type))
             .collect();
         let first = "mlx-lm will not load this model: its class of";
         (!faults.is_empty()).then(|| format!("{first} {model_type} {}", faults.join("; it ")))
+    }
+
+    /// The fault of a class that computes the width of a head from the others.
+    fn other_heads(&self, model_type: &str) -> Option<String> {
+        let class = mlx_lm::class(model_type).filter(|_| self.dialect == Dialect::Mlx)?;
+        let config = self.model.config().ok().filter(|_| class.derives_head_width)?;
+        let (width, usual) = (&config.head_dim, config.dim.value.checked_div(config.n_heads.value));
+        let fault = || format!("does not read head_dim ({})", width.value);
+        (usual != Some(width.value)).then(fault)
     }
 
     /// A fault of every class: MLX rotates pairs.

@@ -320,6 +320,12 @@ def is_read(key, source):
     return re.search(rf"[.\"']{key}\b", source)
 
 
+def derives_head_width(arguments, source):
+    """Whether the code computes the width of a head from the others, whatever config.json states."""
+    sizes = {"hidden_size", "num_attention_heads"} <= set(arguments) and "kv_lora_rank" not in arguments
+    return sizes and re.search(r"\bhead_dim = .*//", source) and not re.search(r"(?<!self)[.\"']head_dim\b", source)
+
+
 def has_output_matrix(source):
     """Whether the code makes an output matrix whatever the config says, not in a branch."""
     tree = ast.parse(source)
@@ -347,6 +353,7 @@ def of_mlx_class(model_type, classes):
         words.append("biased=output")
     ignored = ignored_by_mlx_lm(model_type, module) if values and arguments else []
     words += ["ignores=" + ",".join(ignored)] if ignored else []
+    words += ["heads=derived"] if module and derives_head_width(arguments, source_of(module)) else []
     words += ["reads=rope_parameters"] if "rope_parameters" in arguments else []
     aliases = config_class(model_type).attribute_map if values else {}
     known = {name: value for key, value in (values or {}).items() if value is not None for name in (key, aliases.get(key, key))}

@@ -268,16 +268,13 @@ fn lacking_bias(resolution: &Resolution, config: &ModelConfig) -> Option<String>
 
 /// Faults of tensors that cannot be derived, or whose shape contradicts the config.
 fn tensors(model: &Model, resolution: &Resolution, config: &ModelConfig) -> Vec<String> {
-    let mut faults = Vec::new();
-    for mapping in &resolution.mapped {
-        match model.tensor(&mapping.canonical) {
-            Ok(view) => {
-                faults.extend(shapes::fault(config, resolution, &mapping.canonical, view.shape()));
-            }
-            Err(error) => faults.push(error.to_string()),
-        }
-    }
-    faults
+    let shape = |name: &str| match model.tensor(name) {
+        Ok(view) => Ok(view.shape().to_vec()),
+        Err(error) => Err(error.to_string()),
+    };
+    let names = resolution.mapped.iter().map(|mapping| mapping.canonical.as_str());
+    let shapes: Vec<_> = names.map(|name| (name, shape(name))).collect();
+    shapes::faults(config, resolution, &shapes)
 }
 
 /// Faults of config numbers that contradict each other.

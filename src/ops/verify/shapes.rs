@@ -3,8 +3,71 @@
 use crate::arch::size::Size;
 use crate::arch::{ModelConfig, Resolution};
 
+/// The tensor whose rows are those of all key heads.
+const KEYS: &str = ".attention.k.weight";
+
+/// A canonical name with the shape of the tensor, or the fault of a tensor that cannot be derived.
+type NamedShape<'n> = (&'n str, Result<Vec<u64>, String>);
+
+/// The faults of canonical tensors that cannot be derived, or whose shapes differ from those that the config determines.
+/// If heads of one width explain all shapes in attention, that is the fault.
+pub(super) fn faults(
+    config: &ModelConfig,
+    resolution: &Resolution,
+    shapes: &[NamedShape<'_>],
+) -> Vec<String> {
+    let faults = |config: &ModelConfig| {
+        let of = |(name, shape): &NamedShape<'_>| match shape {
+            Ok(shape) => fault(config, resolution, name, shape),
+            Err(fault) => Some(fault.clone()),
+        };
+        shapes.iter().filter_map(of).collect::<Vec<String>>()
+    };
+    let found = faults(config);
+    let other = if found.is_empty() { None } else { head_width(config, shapes) };
+    let Some(width) = other else { return found };
+    let mut others = faults(&with_heads_of(config, width));
+    if others.len() >= found.len() || others.iter().any(|fault| fault.contains(".attention.")) {
+        return found;
+    }
+    let stated = &config.head_dim;
+    others.insert(
+        0,
+        format!(
+            "head_dim ({}) is {}, but the matrices of attention have heads of {width} elements in every layer: head_dim: \
+             {width} in config.json would fit",
+            stated.source, stated.value
+        ),
+    );
+    others
+}
+
+/// The width of a head by the rows of keys, of a model with a `config.json` that says otherwise.
+fn head_width(config: &ModelConfig, shapes: &[NamedShape<'_>]) -> Option<u32> {
+    let (_, shape) = shapes.iter().find(|(name, _)| name.ends_with(KEYS))?;
+    let shape = shape.as_ref().ok().filter(|_| shapes.iter().all(|(_, shape)| shape.is_ok()))?;
+    let (rows, heads) = (shape.first()?, u64::from(config.n_kv_heads.value));
+    let width = rows.checked_div(heads).filter(|width| width.checked_mul(heads) == Some(*rows))?;
+    let width = u32::try_from(width).ok().filter(|width| *width > 0)?;
+    let source = config.n_heads.source.document_name();
+    let is_one = config.attention.local_head_dim.is_none() && width != config.head_dim.value;
+    (is_one && source == Some("config.json")).then_some(width)
+}
+
+/// The config of the same model with heads of another width.
+fn with_heads_of(config: &ModelConfig, width: u32) -> ModelConfig {
+    let mut other = config.clone();
+    if let Some(values) = &mut other.attention.value_head_dim
+        && values.value == config.head_dim.value
+    {
+        values.value = width;
+    }
+    other.head_dim.value = width;
+    other
+}
+
 /// The fault of a canonical tensor whose shape differs from the one that the config determines.
-pub(super) fn fault(
+fn fault(
     config: &ModelConfig,
     resolution: &Resolution,
     canonical: &str,

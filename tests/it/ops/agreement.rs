@@ -383,6 +383,10 @@ fn values_that_mlx_lm_does_not_compute_are_noted() {
     assert!(!noted(json!({"model_type": "llama"}), query, said));
     let narrow = json!({"model_type": "llama", "head_dim": 5, "num_attention_heads": 1});
     assert!(noted(narrow, query, "its class of llama rotates pairs, not 5 elements"));
+    let said = "will not load this model: its class of qwen2 does not read head_dim (64)";
+    assert!(noted(json!({"model_type": "qwen2", "head_dim": 64}), query, said));
+    assert!(!noted(json!({"model_type": "qwen2", "head_dim": 32}), query, "head_dim"));
+    assert!(!noted(json!({"model_type": "llama", "head_dim": 64}), query, "head_dim"));
     let said = "will not load this model: its class of jamba requires a layer with attention";
     assert!(noted(json!({"model_type": "jamba", "num_experts": 2}), expert, said));
     assert!(!noted(jamba(2), expert, said));

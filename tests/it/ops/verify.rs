@@ -119,7 +119,7 @@ fn numbers_that_contradict_the_tensors() {
     fault: layers.0.ffn.down.weight: the shape is [256, 512], but ffn_dim (config.json intermediate_size) is 256 (6)
     fault: the model lacks layers.2..4, which its architecture requires (1)
     fault: config.json vocab_size is 1000, but the embedding has 512 rows (1)
-    fault: layers.0.attention.k.weight: the shape is [128, 256], but n_kv_heads (config.json num_key_value_heads) * head_dim (config.json head_dim: 100) is 200 (8)
+    fault: head_dim (config.json head_dim) is 100, but the matrices of attention have heads of 64 elements in every layer: head_dim: 64 in config.json would fit (1)
     ");
 }
 
@@ -305,9 +305,75 @@ fn no_tensor_of_the_architecture() {
     );
     std::fs::write(&path, file.build()).expect("a file");
     let all = found(&path);
-    let fault = "general.architecture is \"llama\", but no tensor has a name of that architecture";
+    let fault = "x: not a known tensor of llama, and neither are 0 more of 1";
     assert!(all.contains(fault), "{all}");
-    assert!(!gguf(|_| ()).contains("no tensor has a name"));
+    assert!(!gguf(|_| ()).contains("not a known tensor"));
+}
+
+/// A pruned model keeps the width of its heads, which its config must then state.
+#[test]
+fn heads_of_another_width_than_the_config_says() {
+    let (wide, narrow) = (config(|config| config["head_dim"] = json!(32)), config(|_| ()));
+    assert!(!narrow.contains("fault"), "{narrow}");
+    let model = Model::open(HF).expect("a model");
+    let width = model.config().expect("a config").head_dim.value;
+    assert_ne!(width, 32);
+    let fit = format!(
+        "have heads of {width} elements in every layer: head_dim: {width} in config.json would fit"
+    );
+    assert_eq!(wide.matches("fault:").count(), 1, "{wide}");
+    assert!(wide.contains("fault: head_dim (config.json head_dim) is 32, but"), "{wide}");
+    assert!(wide.contains(&fit), "{wide}");
+    // No width fits a model whose key heads have another one.
+    let uneven = config(|config| {
+        config["head_dim"] = json!(32);
+        config["num_key_value_heads"] = json!(1);
+    });
+    assert!(!uneven.contains("would fit"), "{uneven}");
+    assert!(uneven.contains("layers.0.attention.k.weight: the shape is"), "{uneven}");
+}
+
+/// Files with the layers that predict further tokens, as NVIDIA publishes them for Nemotron-H, are no model.
+#[test]
+fn layers_for_further_tokens_alone() {
+    let folder = copy_of(HF);
+    let file = Safetensors::new().tensor("mtp.layers.0.norm.weight", "BF16", &[256], vec![0; 512]);
+    std::fs::write(folder.path().join("model.safetensors"), file.build()).expect("a file");
+    let part = "the files hold the layers that predict further tokens alone (multi-token prediction, nextn), which are a \
+                part of a model";
+    let model = Model::open(folder.path()).expect("a model");
+    let faults = |model: &Model| {
+        let found = ops::check_consistency(model, weighbridge::Strictness::Default);
+        found.expect("checked").faults
+    };
+    assert_eq!(faults(&model), [part]);
+    for container in [&weighbridge::container::GGUF, &weighbridge::container::MLX] {
+        let error = ops::convert(&model, &ops::ConvertOptions::new(container)).expect_err("a part");
+        assert!(error.to_string().ends_with(part), "{}: {error}", container.name);
+        assert!(error.advice().is_some_and(|advice| advice.contains("the whole model")));
+    }
+    assert!(model.config().expect_err("a part").to_string().ends_with(part));
+    // The file is copied as it is.
+    let plan = ops::convert(&model, &ops::ConvertOptions::new(&SAFETENSORS)).expect("a plan");
+    assert_eq!(plan.tensors.len(), 1);
+    // A tower is another part.
+    let name = "model.vision_tower.norm.weight";
+    let file = Safetensors::new().tensor(name, "BF16", &[256], vec![0; 512]);
+    std::fs::write(folder.path().join("model.safetensors"), file.build()).expect("a file");
+    let model = Model::open(folder.path()).expect("a model");
+    let part = format!(
+        "the files hold no tensor of the language model: {name} is part of the vision model, not of the language model"
+    );
+    assert_eq!(faults(&model), [&*part]);
+    for container in [&weighbridge::container::GGUF, &weighbridge::container::MLX] {
+        let error = ops::convert(&model, &ops::ConvertOptions::new(container)).expect_err("a part");
+        assert!(error.to_string().ends_with(&part), "{}: {error}", container.name);
+    }
+    // A directory without tensors is no model either.
+    std::fs::write(folder.path().join("model.safetensors"), Safetensors::new().build())
+        .expect("it");
+    let model = Model::open(folder.path()).expect("a model");
+    assert_eq!(faults(&model), ["the model has no tensor"]);
 }
 
 /// Tensors that the class would not build, or has no place for.
