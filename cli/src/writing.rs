@@ -1,6 +1,7 @@
 //! Runs a plan and reports the result, for every subcommand that writes.
 
 use std::collections::{HashMap, VecDeque};
+use std::ffi::OsStr;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -44,12 +45,13 @@ pub(crate) struct Prepared {
     pub(crate) others: Vec<PathBuf>,
 }
 
-/// A destination in the current folder: the source's name without a type of floats, and an ending.
+/// A destination in the current folder: the source's name without a type of floats, and an ending. In the cache of the
+/// Hugging Face hub, folders have the name of their repository.
 pub(crate) fn default_name(src: &Path, ending: &str) -> PathBuf {
     let file = std::path::absolute(src).unwrap_or_else(|_| src.to_path_buf());
     let name = match file.is_file() {
         true => file.file_stem(),
-        false => file.file_name(),
+        false => repository(&file).or_else(|| file.file_name()),
     };
     let name = name.unwrap_or_default().to_string_lossy();
     // `hf://ORG/NAME@REVISION`, `hf://ORG/NAME/FILE.gguf`.
@@ -63,6 +65,14 @@ pub(crate) fn default_name(src: &Path, ending: &str) -> PathBuf {
 /// The path of a file: the one that is given, or in a folder that is given the default one.
 pub(crate) fn file_in(dst: PathBuf, name: impl FnOnce() -> PathBuf) -> PathBuf {
     if dst.is_dir() { dst.join(name()) } else { dst }
+}
+
+/// The name of a repository whose folder in the hub's cache, `models--ORG--NAME`, or a snapshot in it is given.
+fn repository(folder: &Path) -> Option<&OsStr> {
+    let snapshots = folder.parent().filter(|above| above.ends_with("snapshots"));
+    let folder = snapshots.and_then(Path::parent).unwrap_or(folder);
+    let name = folder.file_name()?.to_str()?.strip_prefix("models--")?;
+    Some(OsStr::new(name.rsplit("--").next()?))
 }
 
 /// Refuses a file that exists before the plan is made, which may take seconds. That the file is the
@@ -461,4 +471,24 @@ fn write_text(report: &PlanReport<'_>, plan: &WritePlan, dst: &Path) -> Result<(
     }
     out.flush()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn destinations_have_the_name_of_the_source() {
+        for (src, name) in [
+            ("hub/models--acme--Tiny-1B", "Tiny-1B"),
+            (
+                "hub/models--acme--Tiny-1B/snapshots/c1899de289a04d12100db370d81485cdf75e47ca",
+                "Tiny-1B",
+            ),
+            ("models/Tiny-1B-BF16", "Tiny-1B"),
+            ("models/snapshots/Tiny", "Tiny"),
+        ] {
+            assert_eq!(default_name(Path::new(src), ".gguf"), Path::new(&format!("{name}.gguf")));
+        }
+    }
 }

@@ -7,6 +7,7 @@ use super::Probe;
 use super::foreign::{IMATRIX, ONNX, PICKLE, advised, is_partial};
 use crate::bytes::Text;
 use crate::error::{Error, ErrorKind};
+use crate::place::hub::has_files;
 
 /// A kind of directory, recognized by the endings of its files' names.
 struct Folder {
@@ -173,12 +174,12 @@ fn above(path: &Path) -> PathBuf {
     }
 }
 
-/// The snapshots of a model in the cache; the one that `refs/main` names comes first.
+/// The snapshots of a model in the cache that have files; the one that `refs/main` names comes first.
 fn snapshots(repository: &Path) -> Vec<PathBuf> {
     let folder = repository.join("snapshots");
     let entries = std::fs::read_dir(&folder).into_iter().flatten().take(MOST).flatten();
     let mut found: Vec<_> =
-        entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+        entries.map(|entry| entry.path()).filter(|path| has_files(path)).collect();
     let refers = |name: &std::ffi::OsStr| {
         let main = repository.join("refs").join("main");
         let source = crate::bytes::Source::open(&main, crate::bytes::Access::Read).ok()?;

@@ -1,7 +1,7 @@
 //! Recognizes files of other formats that users mistake for models, and says what to do with each.
 
 use super::{OpenOptions, Probe};
-use crate::bytes::Source;
+use crate::bytes::{Source, is_content_addressed};
 use crate::error::{AdvisedOption, Error, ErrorKind, Result};
 use crate::json::Json;
 
@@ -260,7 +260,11 @@ fn server_answer(probe: &Probe<'_>) -> Option<Error> {
             format!("text, not weights; it begins with \"{first}\"")
         }
     };
-    Some(Error::new(ErrorKind::UnknownContainer, what).advise(DOWNLOAD))
+    let advice = match is_content_addressed(probe.path) {
+        true => "a document of a model in a cache or a store: give the model instead",
+        false => DOWNLOAD,
+    };
+    Some(Error::new(ErrorKind::UnknownContainer, what).advise(advice))
 }
 
 /// The error for a file of no known container and no recognized format.

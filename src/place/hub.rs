@@ -3,7 +3,6 @@
 //! The cache's layout (huggingface_hub 2.4, file_download.py): `models--ORG--NAME` has `refs/BRANCH`
 //! with the commit, `blobs/DIGEST`, and `snapshots/COMMIT/FILE`, links to the blobs.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use super::choice;
@@ -136,21 +135,28 @@ pub(crate) fn cached(name: &HubName) -> Result<Option<PathBuf>> {
     }
 }
 
-/// The snapshot of a folder `models--ORG--NAME` of the cache: that of the branch main, else the only
-/// one. `None` for any other folder.
+/// The snapshot of a repository's folder in the cache, or of a link to it: that of the branch main, else the only
+/// one with files. `None` for any other folder.
 pub(crate) fn current_snapshot(folder: &Path) -> Option<PathBuf> {
+    let has = |name: &str| folder.join(name).is_dir();
     // A path that ends in dots has no name of its own.
-    let absolute = match folder.file_name() {
-        Some(_) => Cow::Borrowed(folder),
-        None => Cow::Owned(std::path::absolute(folder).ok()?),
-    };
-    absolute.file_name()?.to_str()?.strip_prefix("models--")?;
+    let absolute = std::path::absolute(folder).ok()?;
+    let name = absolute.file_name().and_then(|name| name.to_str());
+    let is_named = name.is_some_and(|name| name.starts_with("models--"));
+    if !(has("snapshots") && (is_named || has("refs") || has("blobs"))) {
+        return None;
+    }
     let found = snapshot(folder, "main").or_else(|| {
-        let mut found = std::fs::read_dir(folder.join("snapshots")).ok()?.flatten();
-        let one = found.next()?.path();
-        found.next().is_none().then_some(one)
+        let found = std::fs::read_dir(folder.join("snapshots")).ok()?.flatten();
+        let mut found = found.map(|entry| entry.path()).filter(|path| has_files(path));
+        found.next().filter(|_| found.next().is_none())
     })?;
     in_snapshot(found, None).ok()
+}
+
+/// Whether a folder has files. A download that was interrupted early leaves a snapshot without any.
+pub(crate) fn has_files(folder: &Path) -> bool {
+    std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 /// The folder of a revision: of a branch or tag that a reference names, or of a commit, which may be

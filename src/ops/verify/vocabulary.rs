@@ -40,6 +40,7 @@ pub(super) fn check(
             return Ok(());
         }
     };
+    refused.extend(whisper_vocabulary(store));
     let rows = config.and_then(rows_of_embedding);
     if let Some(tokenizer) = &tokenizer
         && let Some(rows) = rows
@@ -201,5 +202,21 @@ fn syntax(template: &str) -> std::result::Result<(), String> {
         let line = error.line().map_or(String::new(), |line| format!(" in line {line}"));
         let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
         format!("{what}{line}")
+    })
+}
+
+/// The numbers of tokens of OpenAI's models: those of English alone, and those of several languages.
+const WHISPER_TOKENS: [u64; 2] = [51_864, 51_865];
+
+/// The fault of a file whose special tokens have other numbers than whisper.cpp computes from the number of tokens
+/// (`is_multilingual` in src/whisper.cpp of 1.7).
+fn whisper_vocabulary(store: &Store) -> Option<String> {
+    let [english, multilingual] = WHISPER_TOKENS;
+    let count = store.metadata().u64("whisper.n_vocab")?;
+    (count < multilingual && count != english).then(|| {
+        format!(
+            "whisper.n_vocab is {count}: whisper.cpp takes the special tokens of English models of {english} tokens for a \
+             vocabulary below {multilingual}, and writes wrong text if the model has others"
+        )
     })
 }

@@ -171,6 +171,22 @@ fn the_header_of_whisper_cpp_is_a_config() {
     assert_eq!(config.dim.source.as_str(), "whisper.n_text_state");
 }
 
+/// whisper.cpp tells English models by the number of tokens alone.
+#[test]
+fn a_vocabulary_that_whisper_cpp_takes_for_english() {
+    for (count, is_taken) in [(51_864u32, false), (51_865, false), (50_368, true)] {
+        let mut file = WhisperGgml::whisper(1, 1, &[b"a"]);
+        file.header[4..8].copy_from_slice(&count.to_le_bytes());
+        let model = crate::support::open_as(file.build(), weighbridge::Strictness::Default);
+        let found =
+            ops::check_consistency(&model.expect("a model"), weighbridge::Strictness::Strict);
+        let faults = found.expect("checked").faults.join("; ");
+        let said =
+            format!("whisper.n_vocab is {count}: whisper.cpp takes the special tokens of English");
+        assert_eq!(faults.contains(&said), is_taken, "{count}: {faults}");
+    }
+}
+
 #[test]
 fn longrope_needs_its_lists() {
     let files = renamed(str::to_owned, &[]);

@@ -177,8 +177,10 @@ fn folders_of_the_hub_s_cache() {
         ["0123456789abcdef0123456789abcdef01234567", "89abcdef0123456789abcdef0123456789abcdef"];
     let file = |commit: &str| format!("hub/models--org--name/snapshots/{commit}/model.safetensors");
     let [a, b] = [old, new].map(file);
+    let config = format!("hub/models--org--name/blobs/{old}");
     let cache = folder(&[
         ("hub/models--org--name/blobs/0a1b", &vector),
+        (&config, b"{\"model_type\": \"llama\"}"),
         ("hub/models--org--name/refs/main", new.as_bytes()),
         (&a, &vector),
         (&b, &vector),
@@ -186,6 +188,7 @@ fn folders_of_the_hub_s_cache() {
         ("hub/models--org--empty/snapshots/", b""),
         ("hub/version.txt", b"1"),
     ]);
+    assert_says(&cache.path().join(&config), 3, "a JSON document", "give the model instead");
     let hub = cache.path().join("hub");
     let model = hub.join("models--org--name");
     let snapshot = format!("snapshots/{new}");
@@ -198,11 +201,23 @@ fn folders_of_the_hub_s_cache() {
     }
     assert_says(&hub, 3, "the Hugging Face cache, which holds several models", "models--org--");
     assert_says(&hub.join("models--org--empty"), 3, "in the Hugging Face cache", "did not finish");
-    // The folder of a repository is its main branch.
-    for path in [model.join(&snapshot), model] {
+    // The folder of a repository is its main branch, and so is a link to it.
+    let link = cache.path().join("link");
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(&model, &link).expect("a link");
+    for path in [model.join(&snapshot), model.clone(), link] {
+        if cfg!(not(unix)) && !path.exists() {
+            continue;
+        }
         let out = printed(&["inspect", path.to_str().expect("UTF-8")]);
         assert!(out.contains(&snapshot), "{out}");
     }
+    // Without a reference, it is the only snapshot with files.
+    std::fs::remove_file(model.join("refs/main")).expect("removed");
+    std::fs::remove_file(model.join(format!("snapshots/{old}/model.safetensors")))
+        .expect("removed");
+    let out = printed(&["inspect", model.to_str().expect("UTF-8")]);
+    assert!(out.contains(&snapshot), "{out}");
 }
 
 /// An adapter of PEFT opens, and says what it is.
