@@ -209,7 +209,7 @@ fn syntax(template: &str) -> std::result::Result<(), String> {
 const WHISPER_TOKENS: [u64; 2] = [51_864, 51_865];
 
 /// The fault of a file whose special tokens have other numbers than whisper.cpp computes from the number of tokens
-/// (`is_multilingual` in src/whisper.cpp of 1.7).
+/// (`is_multilingual` in src/whisper.cpp).
 fn whisper_vocabulary(store: &Store) -> Option<String> {
     let [english, multilingual] = WHISPER_TOKENS;
     let count = store.metadata().u64("whisper.n_vocab")?;
