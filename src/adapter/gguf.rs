@@ -53,8 +53,18 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
             reason = "as stated"
         )]
         let scale = alpha.map_or(1.0, |alpha| f64::from(alpha as f32 / rank as f32));
-        let (magnitudes, bias) = (None, None);
-        products.push(LowRankPair { target, a, b, magnitudes, bias, layout, scale, rank });
+        let (magnitudes, bias, parameters) = (None, None, None);
+        products.push(LowRankPair {
+            target,
+            a,
+            b,
+            magnitudes,
+            bias,
+            layout,
+            parameters,
+            scale,
+            rank,
+        });
     }
     let base = metadata.str("general.base_model.0.name").map(str::to_owned);
     Ok(Some(Adapter {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::merge::{check_architecture, factors, lacks, targets};
+use super::merge::{check_architecture, factors, lacks};
 use super::{Adapter, LowRankPair, gguf};
 use crate::arch::factor;
 use crate::arch::{Axes, Change, Dialect, RowOrder, Transform, canonical_of};
@@ -115,9 +115,9 @@ impl Adapter {
         let multipliers = factor::factors(base.store(), base.resolution()?)?;
         let mut changed = BTreeMap::new();
         for product in &self.products {
-            let targets = targets(base, self, &product.target, ".weight")?;
+            let (name, targets) = product.changed(base, self)?;
             if targets.is_empty() {
-                return Err(lacks(base, &product.target, 1));
+                return Err(lacks(base, name, 1));
             }
             for target in targets {
                 if target.expert.is_some() || target.tensor.shape().len() > 2 {

@@ -1,6 +1,7 @@
 //! Merges adapters into a model.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::ops::Range;
 
 use super::tokenizer::with_tokenizer;
@@ -31,9 +32,25 @@ trait Changes {
 
 impl Changes for LowRankPair {
     fn name(&self, dialect: Dialect) -> Cow<'_, str> {
-        match dialect {
-            Dialect::Gguf => Cow::Borrowed(&self.target),
+        let parameter = self.parameters.as_ref().and_then(|parameters| parameters.names.first());
+        match (dialect, parameter) {
+            (_, Some(name)) => Cow::Borrowed(name),
+            (Dialect::Gguf, None) => Cow::Borrowed(&self.target),
             _ => Cow::Owned(format!("{}.weight", self.target)),
+        }
+    }
+}
+
+impl LowRankPair {
+    /// The name of what it changes, and the canonical tensors; none if the model lacks them.
+    pub(super) fn changed<'a>(
+        &'a self,
+        model: &Model,
+        adapter: &Adapter,
+    ) -> Result<(&'a str, Vec<Target>)> {
+        match &self.parameters {
+            Some(parameters) => parameters.changed(model, adapter, self),
+            None => Ok((&self.target, targets(model, adapter, &self.target, ".weight")?)),
         }
     }
 }
@@ -151,17 +168,19 @@ fn add_products(all: &mut Adaptation, model: &Model, adapter: &Adapter, factor: 
         adapter.is_tied && !model.has(OUTPUT) && adapter.is(model, *product, OUTPUT)
     };
     let products = || adapter.products.iter().filter(|product| !is_second(product));
-    let targets = products().map(|product| targets(model, adapter, &product.target, ".weight"));
-    let targets = targets.collect::<Result<Vec<_>>>()?;
-    let lacking = products().zip(&targets);
-    let lacking: Vec<&str> = lacking
-        .filter(|(_, found)| found.is_empty())
-        .map(|(product, _)| product.target.as_str())
-        .collect();
+    let changed = products().map(|product| product.changed(model, adapter));
+    let changed = changed.collect::<Result<Vec<_>>>()?;
+    let lacking = changed.iter().filter(|(_, found)| found.is_empty());
+    let lacking: Vec<&str> = lacking.map(|(name, _)| *name).collect();
     if let Some(first) = lacking.first() {
         return Err(lacks(model, first, lacking.len()));
     }
-    for (product, targets) in products().zip(targets) {
+    let mut names = HashSet::new();
+    if let Some((name, _)) = changed.iter().find(|(name, _)| !names.insert(*name)) {
+        let fault = format!("the adapter changes {name} twice");
+        return Err(Error::malformed(fault).in_file(adapter.path()));
+    }
+    for (product, (_, targets)) in products().zip(changed) {
         let scale = product.scale * factor;
         for target in targets {
             add(all, model, adapter, product, &target, scale)?;
@@ -466,6 +485,15 @@ pub(super) fn factors(
     let of_embedding = target.tensor.name() == EMBEDDING;
     Ok(match (product.layout, a.shape()) {
         (Layout::PeftEmbedding, _) => (a.transpose()?, b.transpose()?),
+        (Layout::PeftExperts, _) => {
+            let (rows, width) = a.gathered_shape();
+            let a = a.in_canonical_columns(target.transform.columns, config)?;
+            let experts = rows.checked_div(product.rank).unwrap_or(0);
+            (
+                b.in_canonical_rows(target.transform.rows, config)?,
+                a.with_shape(&[experts, product.rank, width]),
+            )
+        }
         (Layout::GgufEmbedding, _) => (a, b.transpose()?),
         (Layout::Mlx, [_, _]) if of_embedding => (a, b),
         (layout, shape) => {
@@ -522,6 +550,15 @@ fn add(
             for expert in 0..experts {
                 let (left, right) = (left.array(expert)?, right.array(expert)?);
                 put(expert * each..(expert + 1) * each, left, right)?;
+            }
+            Ok(())
+        }
+        (None, [_, _], [experts, _, _]) => {
+            let experts = *experts;
+            let each = whole.checked_div(experts).unwrap_or(0);
+            for expert in 0..experts {
+                let left = left.clone().columns_apart(expert, experts)?;
+                put(expert * each..(expert + 1) * each, left, right.array(expert)?)?;
             }
             Ok(())
         }

@@ -86,8 +86,18 @@ fn add_products(adapter: &mut Adapter, config: &Map<String, Json>, has_norms: bo
         }
         let layout = Layout::Mlx;
         let rank = rank_of(&adapter.model, layout, &a, &b)?;
-        let bias = None;
-        adapter.products.push(LowRankPair { target, a, b, magnitudes, bias, layout, scale, rank });
+        let (bias, parameters) = (None, None);
+        adapter.products.push(LowRankPair {
+            target,
+            a,
+            b,
+            magnitudes,
+            bias,
+            layout,
+            parameters,
+            scale,
+            rank,
+        });
     }
     match norms.first() {
         Some((_, name)) => {

@@ -11,6 +11,7 @@ mod merge;
 mod mlx;
 mod open;
 mod pairs;
+mod parameters;
 mod peft;
 mod tokenizer;
 
@@ -81,9 +82,22 @@ struct LowRankPair {
     /// The stored name of the vector that is added to the bias of the module, times the same factor.
     bias: Option<String>,
     layout: Layout,
+    /// The parameters of the module of which it changes one; none if it changes the weight.
+    parameters: Option<Parameters>,
     /// The factor of the product, if the caller's factor is 1.
     scale: f64,
     rank: u64,
+}
+
+/// The parameters that the product of a module may change. PEFT saves neither the name nor the place in the
+/// module: the shapes say which it is.
+#[derive(Clone, Debug)]
+struct Parameters {
+    /// The full names.
+    names: Vec<String>,
+    experts: u64,
+    /// Whether PEFT took the axes as experts, inputs and outputs, whatever the class has.
+    is_inputs_first: bool,
 }
 
 /// A tensor of a model, in an adapter.
@@ -113,6 +127,9 @@ struct TokenRows {
 enum Layout {
     /// A is `[rank, inputs]`, and B `[outputs, rank]`.
     Usual,
+    /// PEFT's parameters of experts: A is `[experts * rank, inputs]`, and B `[outputs, rank * experts]`, with the
+    /// columns of the experts in turns.
+    PeftExperts,
     /// PEFT's embeddings: A is `[rank, tokens]`, and B `[width, rank]`.
     PeftEmbedding,
     /// llama.cpp's embeddings: A is `[tokens, rank]`, and B `[width, rank]`.

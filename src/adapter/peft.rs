@@ -2,7 +2,7 @@
 //! `adapter_model.safetensors`.
 
 use super::pairs::{paired, rank_of};
-use super::{Activation, Adapter, Layout, LowRankPair, TokenRows, WholeTensor};
+use super::{Activation, Adapter, Layout, LowRankPair, Parameters, TokenRows, WholeTensor};
 use crate::arch::Dialect;
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, Map};
@@ -168,12 +168,27 @@ impl AdapterParts {
         let mut norms = self.norms.clone();
         let mut biases = self.biases.clone();
         for (target, a, b) in paired(self.matrices.clone())? {
-            let layout = match self.embeddings.contains(&target) {
+            // A module of which several parameters are changed is wrapped once for each.
+            let target = target.replace(".base_layer", "");
+            let mut parameters = Parameters::of(config, &target);
+            let names = match &parameters {
+                Some(parameters) => &*parameters.names,
+                None => std::slice::from_ref(&target),
+            };
+            let mut layout = match self.embeddings.contains(&target) {
                 true => Layout::PeftEmbedding,
                 false => Layout::Usual,
             };
-            let rank = rank_of(model, layout, &a, &b)?;
-            let expected = pattern(config, "rank_pattern", &target)?.unwrap_or(default_rank);
+            let mut rank = rank_of(model, layout, &a, &b)?;
+            let expected = pattern_of(config, "rank_pattern", names)?.unwrap_or(default_rank);
+            let alpha = pattern_of(config, "alpha_pattern", names)?.unwrap_or(alpha);
+            if let Some(parameters) = &mut parameters {
+                parameters.experts = experts(rank, expected);
+                rank /= parameters.experts;
+                if parameters.experts > 1 {
+                    layout = Layout::PeftExperts;
+                }
+            }
             #[expect(clippy::cast_precision_loss, reason = "ranks are small")]
             let found = rank as f64;
             if found != expected {
@@ -191,11 +206,20 @@ impl AdapterParts {
                 let fault = "DoRA of an embedding cannot be merged";
                 return Err(Error::unsupported(fault).in_tensor(name));
             }
-            let alpha = pattern(config, "alpha_pattern", &target)?.unwrap_or(alpha);
             let scale = alpha / if stabilized { found.sqrt() } else { found };
             let place = biases.iter().position(|(module, _)| *module == target);
             let bias = place.map(|place| biases.swap_remove(place).1);
-            products.push(LowRankPair { target, a, b, magnitudes, bias, layout, scale, rank });
+            products.push(LowRankPair {
+                target,
+                a,
+                b,
+                magnitudes,
+                bias,
+                layout,
+                parameters,
+                scale,
+                rank,
+            });
         }
         let alone = norms.first().map(|(_, name)| ("norms of DoRA", name));
         match alone.or(biases.first().map(|(_, name)| ("a bias", name))) {
@@ -251,14 +275,10 @@ fn obstacle(config: &Map<String, Json>) -> Option<Error> {
     if !["lora", "trainable_tokens"].iter().any(|known| kind.eq_ignore_ascii_case(known)) {
         return refuse("peft_type", format!("{kind}, but only LORA can be merged"));
     }
-    const REFUSED: [(&str, &str); 4] = [
+    const REFUSED: [(&str, &str); 3] = [
         ("enable_lora", "the adapter changes parts of fused matrices, with a grouped B"),
         ("use_qalora", "QALoRA pools the inputs"),
         ("layer_replication", "the adapter repeats layers"),
-        (
-            "target_parameters",
-            "the adapter changes parameters of experts, whose matrices PEFT and Unsloth store in two orders",
-        ),
     ];
     for (key, why) in REFUSED {
         let set = match config.get(key) {
@@ -272,6 +292,9 @@ fn obstacle(config: &Map<String, Json>) -> Option<Error> {
                 "merge it with the program that trained it (in PEFT, merge_and_unload), and convert the model which that saves",
             ));
         }
+    }
+    if let Some(obstacle) = Parameters::obstacle(config) {
+        return Some(obstacle);
     }
     // These change the base model when the adapter is created.
     const CHANGE_THE_BASE: [&str; 5] = ["pissa", "olora", "corda", "loftq", "lora_ga"];
@@ -301,6 +324,33 @@ fn number(config: &Map<String, Json>, key: &str) -> Result<Option<f64>> {
 fn valid(value: &Json) -> Result<f64> {
     let number = value.as_f64().filter(|number| number.is_finite());
     number.ok_or_else(|| Error::malformed(format!("{value}, but a number is required in {CONFIG}")))
+}
+
+/// The number of experts whose matrices follow one another, if each has this rank; 1 if it does not divide all.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what is not a whole number divides none"
+)]
+fn experts(joint: u64, rank: f64) -> u64 {
+    let rank = if rank.fract() == 0.0 { rank as u64 } else { 0 };
+    let is_whole = joint.checked_rem(rank) == Some(0);
+    if is_whole { joint.checked_div(rank).unwrap_or(1) } else { 1 }
+}
+
+/// The number that the patterns of `key` give a module, or each of the parameters of one.
+fn pattern_of(config: &Map<String, Json>, key: &str, names: &[String]) -> Result<Option<f64>> {
+    let numbers = names.iter().map(|name| pattern(config, key, name));
+    let numbers = numbers.collect::<Result<Vec<_>>>()?;
+    match numbers.split_first() {
+        Some((first, others)) if others.iter().all(|other| other == first) => Ok(*first),
+        None => Ok(None),
+        Some(_) => {
+            let fault =
+                format!("different numbers for parameters of one module: {}", names.join(", "));
+            Err(Error::unsupported(fault).in_key(key))
+        }
+    }
 }
 
 /// The number that a pattern of `key` gives a module: that of the first pattern that matches the

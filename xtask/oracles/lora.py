@@ -2,7 +2,7 @@
 
 Needs torch, transformers, peft, safetensors, numpy and gguf. Run it in the root of the repository:
 
-    python3 xtask/oracles/lora.py
+    python3 xtask/oracles/lora.py [CASE...]
 
 Each case is a folder with `base` (a checkpoint), `adapter` (as peft saves it) and
 `merged.safetensors`: the tensors that `merge_and_unload` changes. `llama/adapter.gguf` is the same
@@ -11,6 +11,7 @@ adapter in the form of llama.cpp's convert_lora_to_gguf.py.
 
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import gguf
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
+from transformers import AutoModelForCausalLM, GPT2Config, GptOssConfig, LlamaConfig, Qwen3MoeConfig
 
 OUT = Path("tests/fixtures/lora")
 
@@ -28,6 +29,12 @@ LLAMA = dict(
     tie_word_embeddings=False,
 )
 GPT2 = dict(vocab_size=24, n_embd=16, n_layer=1, n_head=2, n_positions=8)
+EXPERTS = dict(
+    vocab_size=24, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1, head_dim=8,
+    num_experts_per_tok=2, max_position_embeddings=64, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, pad_token_id=0,
+)
+# Both are wrappers of one module, of which PEFT saves no name.
+PARAMETERS = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
 
 CASES = {
     "llama": (LlamaConfig(**LLAMA), torch.bfloat16, LoraConfig(
@@ -41,12 +48,20 @@ CASES = {
     "gpt2": (GPT2Config(**GPT2), torch.float32, LoraConfig(
         r=4, lora_alpha=9, fan_in_fan_out=True, target_modules=["c_attn", "c_proj", "c_fc"],
     )),
+    "qwen3moe": (Qwen3MoeConfig(intermediate_size=16, moe_intermediate_size=12, num_experts=3, **EXPERTS), torch.float32, LoraConfig(
+        r=2, lora_alpha=4, target_modules=["q_proj"], target_parameters=PARAMETERS,
+    )),
+    # The experts of this class have their inputs first.
+    "gpt-oss": (GptOssConfig(intermediate_size=16, num_local_experts=3, layer_types=["full_attention"], **EXPERTS), torch.float32, LoraConfig(
+        r=2, lora_alpha=4, target_modules=["q_proj"], target_parameters=PARAMETERS,
+    )),
 }
 
 
 def main():
     torch.manual_seed(15)
-    for name, (config, dtype, lora) in CASES.items():
+    for name in sys.argv[1:] or CASES:
+        config, dtype, lora = CASES[name]
         folder = OUT / name
         shutil.rmtree(folder, ignore_errors=True)
         base = AutoModelForCausalLM.from_config(config, dtype=dtype)
@@ -55,16 +70,22 @@ def main():
         for parameter_name, parameter in with_adapter.named_parameters():
             if "lora_" in parameter_name:
                 torch.nn.init.normal_(parameter, std=0.2)
+                if lora.target_parameters:
+                    # PEFT adds the products of experts in another order: the sums of these are exact in any.
+                    parameter.data = (parameter.data * 64).round() / 64
         with_adapter.save_pretrained(folder / "adapter")
         (folder / "adapter/README.md").unlink(missing_ok=True)
         base = AutoModelForCausalLM.from_pretrained(folder / "base", dtype=dtype)
-        before = {key: value.clone() for key, value in base.state_dict().items()}
         merged = PeftModel.from_pretrained(base, folder / "adapter").merge_and_unload()
-        after = merged.state_dict()
+        with tempfile.TemporaryDirectory() as temporary:
+            merged.save_pretrained(temporary)
+            after = load_file(Path(temporary) / "model.safetensors")
+        before = load_file(folder / "base/model.safetensors")
         changed = {k: v.contiguous() for k, v in after.items() if not torch.equal(v, before[k])}
         save_file(changed, folder / "merged.safetensors")
         print(name, len(changed), "tensors changed", file=sys.stderr)
-    to_gguf(OUT / "llama")
+        if name == "llama":
+            to_gguf(folder)
     for file in OUT.rglob("generation_config.json"):
         file.unlink()
 

@@ -186,6 +186,21 @@ impl Tensor {
         Ok(tensor.tidy())
     }
 
+    /// The columns `first`, `first + step` and so on, of columns in their stored order.
+    pub(crate) fn columns_apart(mut self, first: u64, step: u64) -> Result<Self> {
+        let count = self.columns.checked_div(step).unwrap_or(0);
+        let fits =
+            first < step && self.whole_rows() && count.checked_mul(step) == Some(self.columns);
+        let Some(columns) = self.shape.last_mut().filter(|_| fits) else {
+            let fault = format!("shape {:?} has no column {first} of {step} in turns", self.shape);
+            return Err(Error::mismatch(fault).in_tensor(&self.name));
+        };
+        *columns = count;
+        self.order = RowLoops { start: first, loops: [(1, 0), (1, 0), (count, step)] };
+        self.taken = 0..count;
+        Ok(self)
+    }
+
     /// Inserts `count` copies of the first row before it. Readers ignore these rows.
     pub(crate) fn after_copies(mut self, count: u64) -> Result<Self> {
         let few = usize::try_from(count).ok().filter(|count| *count <= RUNS);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::{Arithmetic, Changes, Tensor, spans};
+use super::{Arithmetic, Changes, Tensor, Transposed, spans};
 use crate::arch::{Axes, Change, ModelConfig, RowLoops, RowOrder, RowSpan, Transform};
 use crate::bytes::{AlignedBuffer, try_vec};
 use crate::dtype::DType;
@@ -95,8 +95,8 @@ struct ReplacedRows {
 /// Maps stored numbers to numbers in a product.
 #[derive(Clone, Debug)]
 enum PlaceMap {
-    /// This range, in order.
-    Range(Range<u64>),
+    /// These numbers, in order.
+    Span(RowSpan),
     /// One number for each stored number; `u32::MAX` for none.
     Table(Vec<u32>),
 }
@@ -119,10 +119,8 @@ impl PlaceMap {
     /// Creates a map of `count` stored numbers from runs of them, each with the product's number of
     /// its first one.
     fn of(runs: &[(u64, RowSpan)], count: u64) -> Result<Self> {
-        if let [(0, RowSpan { start, step, count })] = *runs
-            && (step == 1 || count == 1)
-        {
-            return Ok(Self::Range(start..start.saturating_add(count)));
+        if let [(0, span)] = *runs {
+            return Ok(Self::Span(span));
         }
         let len = usize::try_from(count).unwrap_or(usize::MAX);
         let mut table = try_vec(len)?;
@@ -140,10 +138,12 @@ impl PlaceMap {
 
     fn find(&self, stored: u64) -> Option<usize> {
         match self {
-            Self::Range(range) if range.contains(&stored) => {
-                usize::try_from(stored - range.start).ok()
+            Self::Span(RowSpan { start, step, count }) => {
+                let distance = stored.checked_sub(*start)?;
+                let number = distance.checked_div(*step).unwrap_or(distance);
+                let is_one = number.checked_mul(*step) == Some(distance) && number < *count;
+                usize::try_from(number).ok().filter(|_| is_one)
             }
-            Self::Range(_) => None,
             Self::Table(table) => {
                 let number = *table.get(usize::try_from(stored).ok()?)?;
                 (number != u32::MAX).then_some(number as usize)
@@ -213,17 +213,11 @@ impl Adaptation {
                 placed.push((name, PlacedProduct { product, rows, columns, swapped, norms }));
                 continue;
             };
-            let ([_], [_, _], [_, _]) = (&*stored.sources, target.shape(), tensor.shape()) else {
+            let Some(change) = PlacedProduct::of_columns(product, &runs, (target, tensor), stored)?
+            else {
                 return unsupported("a change of several matrices that are stored as columns");
             };
-            let inputs = inputs().flat_map(RowSpan::unbroken).flat_map(|span| {
-                let rows = span.start..span.start.saturating_add(span.count);
-                spans(&stored.rows, rows).collect::<Vec<_>>()
-            });
-            let rows = PlaceMap::of(&own(0, &numbered(inputs)), rows_of(tensor))?;
-            let columns = PlaceMap::of(&runs, columns_of(tensor))?;
-            let (swapped, norms) = (true, None);
-            placed.push((name, PlacedProduct { product, rows, columns, swapped, norms }));
+            placed.push((name, change));
         }
         self.products.push(Arc::new(Product { left, right, scale, rounded }));
         let names: Vec<String> = placed.iter().map(|(name, _)| name.clone()).collect();
@@ -457,7 +451,39 @@ impl PlacedProduct {
         vector: StoredTensor<'_>,
     ) -> Result<Self> {
         let columns = PlaceMap::of(runs, vector.elements())?;
-        Ok(Self { product, rows: PlaceMap::Range(0..1), columns, swapped: true, norms: None })
+        Ok(Self {
+            product,
+            rows: PlaceMap::Span(RowSpan { start: 0, step: 1, count: 1 }),
+            columns,
+            swapped: true,
+            norms: None,
+        })
+    }
+
+    /// The rows `runs` of a target that are columns of one matrix of `tensor`; `None` if they are those of several.
+    fn of_columns(
+        product: usize,
+        runs: &[(u64, RowSpan)],
+        (target, tensor): (&Tensor, StoredTensor<'_>),
+        stored: &Transposed,
+    ) -> Result<Option<Self>> {
+        let each = shape::columns(tensor.shape());
+        let within = match (&*stored.sources, tensor.shape()) {
+            ([_], [.., _, _]) => in_one_array(runs, each),
+            _ => None,
+        };
+        let Some((array, runs)) = within else { return Ok(None) };
+        let before = array.saturating_mul(target.columns);
+        let inputs = target.order.spans(target.taken.clone()).flat_map(RowSpan::unbroken);
+        let inputs = inputs.flat_map(|span| {
+            let start = span.start.saturating_add(before);
+            spans(&stored.rows, start..start.saturating_add(span.count)).collect::<Vec<_>>()
+        });
+        let inputs: Vec<_> =
+            numbered(inputs).iter().map(|(_, first, span)| (*first, *span)).collect();
+        let rows = PlaceMap::of(&inputs, tensor.elements().checked_div(each).unwrap_or(0))?;
+        let columns = PlaceMap::of(&runs, each)?;
+        Ok(Some(Self { product, rows, columns, swapped: true, norms: None }))
     }
 
     /// Multiplies the values of row `number` of the product, from column `first` on, with the factors of the
@@ -584,6 +610,17 @@ fn numbered(spans: impl Iterator<Item = (u32, RowSpan)>) -> Vec<(u32, u64, RowSp
         (source, first, span)
     };
     spans.map(number).collect()
+}
+
+/// The array of `each` rows in which all spans lie, and the spans as they are within it.
+fn in_one_array(spans: &[(u64, RowSpan)], each: u64) -> Option<(u64, Vec<(u64, RowSpan)>)> {
+    let array = spans.first()?.1.start.checked_div(each)?;
+    let within = |(first, span): &(u64, RowSpan)| {
+        let start = span.start.checked_sub(array.checked_mul(each)?)?;
+        let last = span.count.checked_sub(1)?.checked_mul(span.step)?.checked_add(start)?;
+        (last < each).then_some((*first, RowSpan { start, ..*span }))
+    };
+    Some((array, spans.iter().map(within).collect::<Option<_>>()?))
 }
 
 impl Tensor {

@@ -74,7 +74,9 @@ fn same_bytes(found: &Model, expected: &Model) {
 
 #[test]
 fn merges_what_peft_merges() {
-    for (case, changed) in [("llama", 14), ("llama-rslora", 4), ("gpt2", 4)] {
+    for (case, changed) in
+        [("llama", 14), ("llama-rslora", 4), ("gpt2", 4), ("qwen3moe", 10), ("gpt-oss", 3)]
+    {
         let (base, adapter) = (lora(&format!("{case}/base")), lora(&format!("{case}/adapter")));
         let merged = convert(&base, &with(ConvertOptions::new(&SAFETENSORS), &adapter));
         let expected = open(&lora(&format!("{case}/merged.safetensors")));
@@ -98,7 +100,7 @@ fn merges_what_peft_merges() {
 
 #[test]
 fn merging_and_converting_are_one_step() {
-    for case in ["llama", "llama-rslora", "gpt2"] {
+    for case in ["llama", "llama-rslora", "gpt2", "qwen3moe", "gpt-oss"] {
         let (base, adapter) = (lora(&format!("{case}/base")), lora(&format!("{case}/adapter")));
         let merged = convert(&base, &with(ConvertOptions::new(&SAFETENSORS), &adapter));
         for container in [&GGUF, &MLX] {
@@ -118,6 +120,35 @@ fn merging_and_converting_are_one_step() {
                 assert!(back.bytes(Part::Weight).ok() == direct.bytes(Part::Weight).ok(), "{name}");
             }
         }
+    }
+}
+
+/// The config says which program wrote the matrices, and in which order.
+#[test]
+fn experts_in_another_order_are_refused() {
+    let (base, adapter) = (lora("qwen3moe/base"), lora("qwen3moe/adapter"));
+    let with_keys = |key: &str, value: serde_json::Value| {
+        let config =
+            std::fs::read_to_string(adapter.join("adapter_config.json")).expect("a config");
+        let mut config: serde_json::Value = serde_json::from_str(&config).expect("JSON");
+        config[key] = value;
+        let weights = std::fs::read(adapter.join("adapter_model.safetensors")).expect("weights");
+        folder(&[
+            ("adapter_config.json", config.to_string().into_bytes()),
+            ("adapter_model.safetensors", weights),
+        ])
+    };
+    let names = ["mlp.experts.gate_up_proj"];
+    for (key, value, fault) in [
+        ("peft_version", "0.18.1".into(), "PEFT before 0.19"),
+        ("peft_version", serde_json::Value::Null, "PEFT before 0.19"),
+        ("auto_mapping", serde_json::json!({"unsloth_fixed": true}), "Unsloth stores"),
+        ("target_parameters", names.as_slice().into(), "a change of (3, 16, 12)"),
+        ("rank_pattern", serde_json::json!({"mlp.experts.down_proj": 1}), "different numbers"),
+        ("r", 5.into(), "rank 6, but adapter_config.json states 5"),
+    ] {
+        let error = refusal(&base, with_keys(key, value).path()).to_string();
+        assert!(error.contains(fault), "{key}: {error}");
     }
 }
 
@@ -306,12 +337,11 @@ fn adapter_with(change: impl FnOnce(&mut serde_json::Value)) -> TempDir {
 #[test]
 fn refuses_what_is_more_than_a_product() {
     let base = lora("llama/base");
-    let cases: [(&str, serde_json::Value, &str); 5] = [
+    let cases: [(&str, serde_json::Value, &str); 4] = [
         ("use_dora", true.into(), "DoRA scales rows by their norms"),
         ("peft_type", "LOHA".into(), "LOHA, but only LORA can be merged"),
         ("init_lora_weights", "pissa_niter_4".into(), "\"pissa_niter_4\" changes the base model"),
         ("layer_replication", serde_json::json!([[0, 1]]), "the adapter repeats layers"),
-        ("target_parameters", serde_json::json!(["experts"]), "the adapter changes parameters"),
     ];
     for (key, value, fault) in cases {
         let adapter = adapter_with(|config| config[key] = value);

@@ -368,11 +368,11 @@ fn adapters_that_cannot_be_merged_say_why() {
     let file = safetensors(&format!("{{{}}}", arrays.join(",")), &[0; 12]);
     std::fs::write(path, file).expect("a file");
     let config = r#"{"peft_type": "LORA", "r": 1, "base_model_name_or_path": "org/base",
-        "target_parameters": ["experts.up"]}"#;
+        "enable_lora": [true]}"#;
     std::fs::write(folder.path().join("adapter_config.json"), config).expect("a file");
     let shown = run(&["inspect", text(folder.path())]).out;
     let line = |name: &str| shown.lines().find(|line| line.trim_start().starts_with(name));
-    assert!(line("not mergeable").is_some_and(|line| line.contains("PEFT and Unsloth")), "{shown}");
+    assert!(line("not mergeable").is_some_and(|line| line.contains("grouped B")), "{shown}");
     assert!(line("adapter of").is_some_and(|line| line.ends_with("org/base")), "{shown}");
     let report = json(&["inspect", text(folder.path()), "--json"]);
     assert_eq!(report["summary"]["base_models"], serde_json::json!(["org/base"]));
