@@ -451,7 +451,7 @@ impl Model {
         Tokenizer::of(&self.inner.store)
     }
 
-    /// The name of a file with a tokenizer that is not read, such as `tekken.json`.
+    /// The name of a file with a tokenizer that is not read, such as `tiktoken.model`.
     pub fn unread_tokenizer(&self) -> Option<&'static str> {
         unread(&self.inner.store)
     }

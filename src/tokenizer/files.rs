@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::kinds::TokenKind;
 use super::vocabulary::Vocabulary;
-use super::{json, lines, sentencepiece};
+use super::{json, lines, sentencepiece, tekken};
 use crate::error::{Error, Result};
 use crate::json::Json;
 use crate::limits::Limits;
@@ -16,9 +16,8 @@ type Parse = fn(Cow<'static, [u8]>, &Limits) -> Result<Vocabulary<'static>>;
 /// The name of a SentencePiece model whose pieces the model numbers in fairseq's order.
 pub(crate) const FAIRSEQ: &str = "sentencepiece.bpe.model";
 
-/// The files that may hold a vocabulary, the most complete first.
-const FILES: [(&str, Parse); 11] = [
-    ("tokenizer.json", json::tokenizer),
+/// The files that may hold a vocabulary if there is neither `tokenizer.json` nor `tekken.json`, the most complete first.
+const FILES: [(&str, Parse); 10] = [
     ("tokenizer.model", sentencepiece::tokenizer),
     // Mistral's, which its programs look for in this order.
     ("tokenizer.model.v7m1", sentencepiece::tokenizer),
@@ -32,18 +31,31 @@ const FILES: [(&str, Parse); 11] = [
     ("vocab.txt", lines::vocabulary),
 ];
 
+/// Mistral's own form.
+const TEKKEN: &str = "tekken.json";
+
+/// The purposes and texts of the special tokens that a file of this name does not state.
+pub(crate) fn unstated_texts(name: &str) -> &'static [(&'static str, &'static str)] {
+    match name {
+        TEKKEN => &[("bos", "<s>"), ("eos", "</s>"), ("unk", "<unk>"), ("pad", "<pad>")],
+        _ => &[],
+    }
+}
+
 /// Files of tokenizers that are not read.
-const UNREAD: [&str; 3] = ["tekken.json", "tiktoken.model", "qwen.tiktoken"];
+const UNREAD: [&str; 2] = ["tiktoken.model", "qwen.tiktoken"];
 
 /// The file of a tokenizer that is not read, if the model has one.
 pub(crate) fn unread(store: &Store) -> Option<&'static str> {
     UNREAD.into_iter().find(|name| store.companion_path(name).is_some())
 }
 
-/// The SentencePiece model of a Llama's or Mistral's tokenizer. Next to a `tokenizer.json`, only the usual name counts.
+/// The SentencePiece model of a Llama's or Mistral's tokenizer. Next to a `tokenizer.json` or `tekken.json`, only the usual
+/// name counts.
 pub(crate) fn pieces(store: &Store) -> Result<Option<CompanionFiles>> {
     let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
-    let has_json = store.companion_path("tokenizer.json").is_some();
+    let has_json =
+        ["tokenizer.json", TEKKEN].iter().any(|name| store.companion_path(name).is_some());
     let is_one = |name: &&str| match has_json {
         true => *name == "tokenizer.model",
         false => name.starts_with("tokenizer.model"),
@@ -53,10 +65,39 @@ pub(crate) fn pieces(store: &Store) -> Result<Option<CompanionFiles>> {
     name.map_or(Ok(None), |name| store.read_companion(name, limit))
 }
 
+/// The `tokenizer.json` beside the weights, or that which a `tekken.json` amounts to; and the name of the file.
+pub(crate) fn of_library(store: &Store) -> Result<Option<(CompanionFiles, &'static str)>> {
+    let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
+    let name = "tokenizer.json";
+    if let Some(file) = store.read_companion(name, limit)? {
+        return Ok(Some((file, name)));
+    }
+    let Some(file) = store.read_companion(TEKKEN, limit)? else { return Ok(None) };
+    let bytes = tekken::tokenizer_json(&file.bytes, store.limits());
+    let bytes = bytes.map_err(|error| error.in_file(&file.path))?;
+    Ok(Some((CompanionFiles { bytes, ..file }, TEKKEN)))
+}
+
 /// The vocabulary beside the weights, and the name of its file.
 pub(crate) fn beside(store: &Store) -> Result<Option<(Vocabulary<'static>, &'static str)>> {
     let limits = store.limits();
     let limit = (limits.vocabulary_bytes, "vocabulary_bytes");
+    if let Some((file, name)) = of_library(store)? {
+        let vocabulary = json::tokenizer(file.bytes.into(), limits);
+        let mut vocabulary = vocabulary.map_err(|error| error.in_file(&file.path))?;
+        if !unstated_texts(name).is_empty() {
+            let number = |text: &str| {
+                vocabulary
+                    .tokens()
+                    .find(|token| *token.text == *text.as_bytes())
+                    .map(|token| token.id)
+            };
+            let special = unstated_texts(name).iter();
+            vocabulary.special =
+                special.filter_map(|(name, text)| Some((*name, number(text)?))).collect();
+        }
+        return Ok(Some((vocabulary, name)));
+    }
     for (name, parse) in FILES {
         let Some(file) = store.read_companion(name, limit)? else { continue };
         let mut vocabulary =
@@ -81,10 +122,7 @@ pub(crate) fn beside(store: &Store) -> Result<Option<(Vocabulary<'static>, &'sta
             }
             vocabulary = vocabulary.in_order_of_fairseq(number("vocab_size"))?;
         }
-        if name != "tokenizer.json" {
-            vocabulary = with_added(store, vocabulary)?;
-        }
-        return Ok(Some((vocabulary, name)));
+        return Ok(Some((with_added(store, vocabulary)?, name)));
     }
     Ok(None)
 }

@@ -11,7 +11,7 @@ use crate::limits::Limits;
 use crate::store::document;
 
 /// Iterates over an object; `member` consumes each value.
-fn object<'a>(
+pub(super) fn object<'a>(
     scanner: &mut Scanner<'a>,
     mut member: impl FnMut(&mut Scanner<'a>, Cow<'a, [u8]>) -> Result<()>,
 ) -> Result<()> {
@@ -31,7 +31,7 @@ fn object<'a>(
 }
 
 /// Iterates over a list; `element` consumes each value.
-fn list<'a>(
+pub(super) fn list<'a>(
     scanner: &mut Scanner<'a>,
     mut element: impl FnMut(&mut Scanner<'a>) -> Result<()>,
 ) -> Result<()> {
@@ -47,7 +47,7 @@ fn list<'a>(
     }
 }
 
-fn id(scanner: &mut Scanner<'_>) -> Result<u32> {
+pub(super) fn id(scanner: &mut Scanner<'_>) -> Result<u32> {
     let number = scanner.integer()?;
     u32::try_from(number)
         .map_err(|_| scanner.error(format!("token number {number}, but it must fit in 32 bits")))
@@ -66,12 +66,12 @@ fn number(scanner: &mut Scanner<'_>) -> Result<f64> {
     text.ok().and_then(|text| text.parse().ok()).ok_or_else(|| scanner.unexpected("a number"))
 }
 
-fn is_null(scanner: &mut Scanner<'_>) -> bool {
+pub(super) fn is_null(scanner: &mut Scanner<'_>) -> bool {
     scanner.skip_space();
     scanner.eat_text(b"null")
 }
 
-fn start(bytes: &[u8]) -> Result<Scanner<'_>> {
+pub(super) fn start(bytes: &[u8]) -> Result<Scanner<'_>> {
     if let Err(error) = std::str::from_utf8(bytes) {
         let at = error.valid_up_to() as u64;
         return Err(Error::malformed("not valid JSON: not UTF-8").at(at));
@@ -79,7 +79,7 @@ fn start(bytes: &[u8]) -> Result<Scanner<'_>> {
     Ok(Scanner::new(bytes, 0))
 }
 
-fn end(scanner: &mut Scanner<'_>) -> Result<()> {
+pub(super) fn end(scanner: &mut Scanner<'_>) -> Result<()> {
     if scanner.at_end() {
         return Ok(());
     }
@@ -300,7 +300,7 @@ pub(crate) fn rest(bytes: &[u8], limits: &Limits) -> Result<Json> {
 }
 
 /// Copies the next value of an object.
-fn keep(
+pub(super) fn keep(
     scanner: &mut Scanner<'_>,
     key: &[u8],
     into: &mut Map<String, Json>,

@@ -3,7 +3,7 @@
 //! This library does not tokenize text; `TextTokens` in the crate `weighbridge-reference` does. A [`Tokenizer`] has what a program needs to do so: the
 //! tokens with their scores and kinds, the merges, the special tokens and the chat templates. They
 //! are read from GGUF's metadata, or from `tokenizer.json`, `tokenizer.model` (also Mistral's `tokenizer.model.v3` and the like),
-//! `sentencepiece.bpe.model`, `spiece.model`, `vocab.json` with `merges.txt`, or `vocab.txt` beside the weights.
+//! `tekken.json`, `sentencepiece.bpe.model`, `spiece.model`, `vocab.json` with `merges.txt`, or `vocab.txt` beside the weights.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod decoder;
@@ -15,12 +15,13 @@ mod read;
 pub(crate) mod sentencepiece;
 mod special;
 pub(crate) mod tables;
+mod tekken;
 mod template;
 mod tokens;
 pub(crate) mod vocabulary;
 
 pub use decoder::{Detokenizer, TextStream, byte_letters};
-pub(crate) use files::{FAIRSEQ, pieces, unread};
+pub(crate) use files::{FAIRSEQ, of_library, pieces, unread, unstated_texts};
 pub(crate) use kinds::BLOCK;
 pub use kinds::{Merge, Token, TokenKind, TokenizerKind};
 #[cfg(feature = "chat-template")]

@@ -18,7 +18,7 @@ use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Value};
 use crate::model::{Model, OUTPUT};
 use crate::store::{Encoding, Note, Store, folder};
-use crate::tokenizer::{Tokenizer, TokenizerTables};
+use crate::tokenizer::{Tokenizer, TokenizerTables, of_library};
 
 /// The metadata of a model in GGUF, as llama.cpp's `convert_hf_to_gguf.py` writes it. For a GGUF
 /// file, this is its own metadata.
@@ -255,11 +255,10 @@ pub fn hf_documents(model: &Model) -> Result<Documents> {
 pub fn tokenizer_json(model: &Model) -> Result<Option<Json>> {
     let store = model.store();
     let name = "tokenizer.json";
-    if store.encoding() != Encoding::Gguf {
-        let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
-        if let Some(file) = store.read_companion(name, limit)? {
-            return Json::parse(&file.bytes).map(Some).map_err(|error| error.in_file(&file.path));
-        }
+    if store.encoding() != Encoding::Gguf
+        && let Some((file, _)) = of_library(store)?
+    {
+        return Json::parse(&file.bytes).map(Some).map_err(|error| error.in_file(&file.path));
     }
     let mut made = tokenizer::hf::files(store, None)?.into_iter();
     Ok(made.find(|(found, _)| *found == name).map(|(_, json)| json))
@@ -272,16 +271,15 @@ pub fn tokenizer_json(model: &Model) -> Result<Option<Json>> {
 /// Same as [`tokenizer_json`]; `Malformed` for a merge of texts that are not in the vocabulary.
 pub fn tokenizer_tables(model: &Model) -> Result<Option<TokenizerTables>> {
     let store = model.store();
-    if store.encoding() != Encoding::Gguf {
-        let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
-        if let Some(file) = store.read_companion("tokenizer.json", limit)? {
-            let tables = TokenizerTables::parse(&file.bytes, store.limits());
-            let mut tables = tables.map_err(|error| error.in_file(&file.path))?;
-            if let Some(config) = store.read_document("tokenizer_config.json")? {
-                tables.add_tokens(&config);
-            }
-            return Ok(Some(tables));
+    if store.encoding() != Encoding::Gguf
+        && let Some((file, _)) = of_library(store)?
+    {
+        let tables = TokenizerTables::parse(&file.bytes, store.limits());
+        let mut tables = tables.map_err(|error| error.in_file(&file.path))?;
+        if let Some(config) = store.read_document("tokenizer_config.json")? {
+            tables.add_tokens(&config);
         }
+        return Ok(Some(tables));
     }
     let mut tables = tokenizer::hf::tables(store)?;
     if store.encoding() != Encoding::Gguf

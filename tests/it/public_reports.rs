@@ -254,9 +254,9 @@ fn a_tokenizer_file_that_is_not_read_is_named() {
     for name in ["tokenizer.json", "tokenizer_config.json"] {
         std::fs::remove_file(files.path().join(name)).unwrap();
     }
-    put(files.path(), "tekken.json", "{}");
+    put(files.path(), "tiktoken.model", "IQ== 0");
     let said = converted(files.path(), &ConvertOptions::new(&GGUF)).unwrap();
-    assert!(said.contains("tekken.json is not read"), "{said}");
+    assert!(said.contains("tiktoken.model is not read"), "{said}");
 }
 
 /// The words of Meta's `params.json` in a `config.json`.

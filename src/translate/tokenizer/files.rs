@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use crate::engines::transformers::{self, TokenizerClass};
 use crate::error::Result;
 use crate::json::{Json, Map};
-use crate::store::Store;
-use crate::tokenizer::{Tokenizer, json, named_texts};
+use crate::store::{CompanionFiles, Store};
+use crate::tokenizer::{Tokenizer, json, named_texts, of_library, unstated_texts};
 
 /// The content of the files beside the weights, except for the tokens themselves.
 pub(super) struct TokenizerFiles {
@@ -24,20 +24,21 @@ pub(super) struct TokenizerFiles {
 
 impl TokenizerFiles {
     pub(super) fn of(store: &Store) -> Result<Self> {
-        let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
-        let tokenizer = match store.read_companion("tokenizer.json", limit)? {
-            Some(file) => {
-                let rest = json::rest(&file.bytes, store.limits());
-                Some(rest.map_err(|error| error.in_file(&file.path))?)
-            }
-            None => None,
+        let library = of_library(store)?;
+        let source = library.as_ref().map(|(_, name)| *name);
+        let rest = |(file, _): (CompanionFiles, _)| {
+            json::rest(&file.bytes, store.limits()).map_err(|error| error.in_file(&file.path))
         };
+        let tokenizer = library.map(rest).transpose()?;
         let config = store.read_document("tokenizer_config.json")?;
         let special = store.read_document("special_tokens_map.json")?;
         let special = special.and_then(|map| map.as_object().cloned()).unwrap_or_default();
         let texts = config.as_deref().map(named_texts).unwrap_or_default();
         let named = texts.into_iter().map(str::to_owned).collect();
-        let config = config.and_then(|config| config.as_object().cloned()).unwrap_or_default();
+        let mut config = config.and_then(|config| config.as_object().cloned()).unwrap_or_default();
+        for (name, text) in source.map(unstated_texts).unwrap_or_default() {
+            config.entry(format!("{name}_token")).or_insert((*text).into());
+        }
         let mut added = HashMap::new();
         for (id, token) in stated(tokenizer.as_ref(), &config) {
             let special = token.get("special").and_then(Json::as_bool).unwrap_or(false);

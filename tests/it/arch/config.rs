@@ -715,6 +715,31 @@ fn older_names() {
     assert_eq!(falcon(json!({"new_decoder_architecture": true})), 2);
 }
 
+/// GGUF needs a length of contexts, which few files of Mistral's form state.
+#[test]
+fn params_without_a_length_have_that_of_vllm() {
+    let params = json!({
+        "dim": 8, "n_layers": 1, "head_dim": 4, "hidden_dim": 8, "n_heads": 2, "n_kv_heads": 1,
+        "norm_eps": 1e-5, "vocab_size": 4,
+    });
+    for (stated, length) in [(None, 128_000), (Some(4096), 4096)] {
+        let mut params = params.clone();
+        if let (Some(length), Json::Object(all)) = (stated, &mut params) {
+            all.insert("max_seq_len".to_owned(), json!(length));
+        }
+        let weights =
+            Safetensors::new().tensor("tok_embeddings.weight", "F32", &[4, 8], vec![0; 128]);
+        let folder = folder(&[
+            ("params.json", params.to_string().into_bytes()),
+            ("consolidated.safetensors", weights.build()),
+        ]);
+        let model = Model::open(folder.path()).expect("a model");
+        let keys = weighbridge::translate::gguf_metadata(&model).expect("keys");
+        let found = keys.get("llama.context_length").and_then(|value| value.to_i128());
+        assert_eq!(found, Some(length));
+    }
+}
+
 #[test]
 fn mistrals_own_params() {
     let params = json!({

@@ -126,17 +126,81 @@ fn pieces_of_mistral_have_names_with_versions() {
     for (files, model) in [
         (vec![one("tokenizer.model.v3")], "llama"),
         (vec![("tokenizer.model.v3", b"?".to_vec()), one("tokenizer.model.v7")], "llama"),
-        (vec![one("tokenizer.model.v7m1"), ("tekken.json", b"{}".to_vec())], "llama"),
+        // Mistral's programs read tekken.json then.
+        (vec![one("tokenizer.model.v7m1"), ("tekken.json", tekken("null", 5))], "gpt2"),
         // transformers and llama.cpp's converter read tokenizer.json.
         (vec![one("tokenizer.model.v3"), ("tokenizer.json", other)], "gpt2"),
     ] {
         let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
         assert_eq!(tokenizer(&keys(&beside("mistral", 6, &files)))["model"], model, "{names:?}");
     }
-    let tekken = beside("mistral", 6, &[("tekken.json", "{}")]);
-    let model = Model::open(tekken.path()).expect("a directory");
-    assert_eq!(model.unread_tokenizer(), Some("tekken.json"));
-    assert!(model.tokenizer().expect("no fault").is_none());
+}
+
+/// A `tekken.json` of three control tokens, `a`, `b`, `ab` and `abb`, of which `size` tokens are used in all.
+fn tekken(special: &str, size: usize) -> Vec<u8> {
+    let tokens = ["YQ==", "Yg==", "YWI=", "YWJi"].iter().enumerate();
+    let token = |(rank, bytes)| {
+        format!(r#"{{"rank": {rank}, "token_bytes": "{bytes}", "token_str": null}}"#)
+    };
+    let tokens: Vec<String> = tokens.map(token).collect();
+    format!(
+        r#"{{"config": {{"pattern": "\\s+", "num_vocab_tokens": 4, "default_vocab_size": {size},
+        "default_num_special_tokens": 3, "version": "v3"}}, "vocab": [{}], "special_tokens": {special}}}"#,
+        tokens.join(",")
+    )
+    .into_bytes()
+}
+
+/// The tokens of Mistral's own form, their merges and the purposes of its control tokens.
+#[test]
+fn tekken_has_tokens_by_rank() {
+    let named = r#"[{"rank": 0, "token_str": "<unk>", "is_control": true}, {"rank": 1, "token_str": "</s>"}]"#;
+    for (special, controls, bos, eos) in [
+        ("null", ["<unk>", "<s>", "</s>"], Some(1), Some(2)),
+        (named, ["<unk>", "</s>", "<SPECIAL_2>"], None, Some(1)),
+    ] {
+        let folder = beside("mistral", 6, &[("tekken.json", tekken(special, 6))]);
+        let model = Model::open(folder.path()).expect("a directory");
+        let tokenizer = model.tokenizer().expect("no fault").expect("a tokenizer");
+        let texts: Vec<String> = tokenizer
+            .tokens()
+            .map(|token| String::from_utf8_lossy(&token.text).into_owned())
+            .collect();
+        assert_eq!(texts, [&controls[..], &["a", "b", "ab"]].concat());
+        assert_eq!(tokenizer.merges().count(), 1, "abb is not used");
+        let number = |name: &str| tokenizer.special(name);
+        assert_eq!([number("bos"), number("eos"), number("unk")], [bos, eos, Some(0)]);
+        let json = weighbridge::translate::tokenizer_json(&model).expect("no fault").expect("one");
+        assert_eq!(json["model"]["vocab"]["ab"].as_u64(), Some(5));
+        assert_eq!(json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"], "\\s+");
+    }
+}
+
+#[test]
+fn tekken_with_faults_is_refused() {
+    let text = String::from_utf8(tekken("null", 6)).expect("text");
+    for (from, to, fault) in [
+        (
+            "\"rank\": 1",
+            "\"rank\": 2",
+            "token 2 of 1 bytes, but token 1 of at most 1024 is required here",
+        ),
+        ("Yg==", "?", "token_bytes is not base64"),
+        ("\"token_bytes\": \"Yg==\"", "\"x\": 0", "this token has no rank or no token_bytes"),
+        ("size\": 6", "size\": 9", "9 tokens of which 3 are special, but vocab has 4"),
+        ("size\": 6", "size\": 2", "2 tokens of which 3 are special"),
+        ("default_num_special_tokens", "x", "default_num_special_tokens\": a number is required"),
+        ("null}", "[{\"rank\": 1, \"token_str\": \"x\"}]}", "this special token is not number 0"),
+    ] {
+        let changed = match from {
+            "null}" => format!("{}{to}", text.strip_suffix(from).expect("the end")),
+            _ => text.replace(from, to),
+        };
+        let folder = beside("mistral", 6, &[("tekken.json", changed)]);
+        let model = Model::open(folder.path()).expect("a directory");
+        let error = model.tokenizer().expect_err("a fault").to_string();
+        assert!(error.contains(fault) && error.contains("tekken.json"), "{error}");
+    }
 }
 
 #[test]
