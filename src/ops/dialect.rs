@@ -28,6 +28,8 @@ pub struct TranslatedTensors {
     /// Names of experts that are in MXFP4. Transformers transposes such tensors unless they are in
     /// MXFP4.
     pub(super) in_mxfp4: Vec<String>,
+    /// Whether other experts are plain, as transformers then requires of all.
+    pub(super) has_plain_experts: bool,
     /// Names of tensors that are those of another layer (see [`repeated`]).
     pub(super) repeated: Vec<String>,
 }
@@ -123,8 +125,9 @@ pub(super) fn tensors_of(
     sharding: &Sharding,
     decodes: bool,
 ) -> Result<TranslatedTensors> {
-    let joins = joins_experts(model, dialect, decodes)?;
-    let found = translated(model, dialect, sharding, joins).and_then(|mut found| {
+    let renames =
+        joins_experts(model, dialect, decodes)? || unpacks_experts(model, dialect, decodes)?;
+    let found = translated(model, dialect, sharding, renames).and_then(|mut found| {
         found.repeated = repeated::add(model, dialect, &mut found.tensors)?;
         multiply(model, dialect, &mut found.tensors)?;
         Ok(found)
@@ -137,7 +140,7 @@ fn translated(
     model: &Model,
     dialect: Dialect,
     sharding: &Sharding,
-    joins_experts: bool,
+    changes_experts: bool,
 ) -> Result<TranslatedTensors> {
     let (store, resolution) = (model.store(), model.resolution()?);
     let is_whole = sharding.is_whole();
@@ -151,7 +154,7 @@ fn translated(
     // mlx-lm knows no further prefixes.
     let is_within =
         dialect == Dialect::Mlx && resolution.is_within && resolution.unknown.is_empty();
-    let is_other = are_apart || is_within || joins_experts;
+    let is_other = are_apart || is_within || changes_experts;
     if same(resolution.dialect) == same(dialect) && is_whole && !is_other {
         let left = resolution.auxiliary.iter().filter(|tensor| tensor.is_left_out());
         let left_out: Vec<(String, String)> =
@@ -195,6 +198,7 @@ fn translated(
         architecture,
         dialect,
         sharding,
+        changes_experts,
         has_tower: is_whole_image_model(model, resolution, dialect),
         config: model.config().ok().map(|config| config.of_rank(sharding.tensor.count)),
     };
@@ -292,9 +296,25 @@ pub(super) fn joins_experts(model: &Model, dialect: Dialect, decodes: bool) -> R
     Ok(is_split && (decodes || names.all(is_plain)))
 }
 
+/// Whether experts that are stored in MXFP4 are decoded. As plain tensors, transformers has them transposed.
+fn unpacks_experts(model: &Model, dialect: Dialect, decodes: bool) -> Result<bool> {
+    let mut mapped = model.resolution()?.mapped.iter();
+    let is_packed = |name: &String| {
+        model.stored_tensor(name).and_then(|it| it.dtype()).is_ok_and(|it| it == DType::HF_MXFP4)
+    };
+    let unpacks = decodes && dialect == Dialect::HuggingFace;
+    Ok(unpacks
+        && mapped.any(|mapping| {
+            mapping.transform.axes == Axes::TransposedIfPlain
+                && mapping.stored.iter().any(is_packed)
+        }))
+}
+
 /// A translation of a model's tensors to another dialect.
 struct Translation<'t> {
     model: &'t Model,
+    /// Whether experts are written in another form than the stored one.
+    changes_experts: bool,
     resolution: &'t Resolution,
     architecture: &'static Architecture,
     dialect: Dialect,
@@ -366,7 +386,13 @@ impl Translation<'_> {
         // Experts that are stored as one tensor are separated.
         let apart = name.contains("{e}");
         let is_whole = self.sharding.is_whole();
-        let unchanged = if apart || !is_whole { None } else { unchanged(self.model, parts)? };
+        let is_turned =
+            |(_, transform): &(String, Transform)| transform.axes == Axes::TransposedIfPlain;
+        let turns = parts.iter().any(is_turned);
+        let unchanged = match apart || !is_whole || (turns && self.changes_experts) {
+            true => None,
+            false => unchanged(self.model, parts)?,
+        };
         if let Some(mut tensor) = unchanged {
             // In GGUF, a tensor may have more outer axes of length 1 than its class has.
             let most =
@@ -398,6 +424,8 @@ impl Translation<'_> {
         if tensors.iter().all(stays_packed) {
             tensors.iter_mut().for_each(|(_, transform)| transform.axes = Axes::Same);
             named.in_mxfp4.push(name.clone());
+        } else {
+            named.has_plain_experts |= turns;
         }
         if apart {
             return self.add_experts(name, &tensors, named);
@@ -572,7 +600,8 @@ const ROW: &str = "ffn.shared_expert.router.weight";
 
 /// Whether a tensor is written with its stored codes, and therefore in their order.
 fn stays_packed((view, transform): &(Tensor, Transform)) -> bool {
-    let mxfp4 = |dtype: DType| dtype.repack_to(DType::HF_MXFP4).is_some();
+    let target = DType::HF_MXFP4;
+    let mxfp4 = |dtype: DType| dtype == target || dtype.repack_to(target).is_some();
     transform.axes == Axes::TransposedIfPlain && view.dtype().is_ok_and(mxfp4) && !view.is_adapted()
 }
 

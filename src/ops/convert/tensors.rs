@@ -87,9 +87,17 @@ impl Conversion<'_> {
     fn share(&self, sharding: &Sharding, builder: &mut Builder) -> Result<Share> {
         let Self { model, writer, options, .. } = *self;
         let (store, resolution) = (model.store(), model.resolution()?);
-        let translated = tensors_of(model, writer.dialect, sharding, self.decodes())?;
-        let TranslatedTensors { mut tensors, left_out: mut absent, in_mxfp4, repeated } =
-            translated;
+        // A scheme of which some tensors change is not kept.
+        let is_left = resolution.dialect == writer.dialect && self.changes_some();
+        let decodes = self.decodes() || is_left;
+        let translated = tensors_of(model, writer.dialect, sharding, decodes)?;
+        let TranslatedTensors {
+            mut tensors,
+            left_out: mut absent,
+            in_mxfp4,
+            has_plain_experts,
+            repeated,
+        } = translated;
         repeated::note(&repeated, "mlx-lm").into_iter().for_each(|note| builder.note(note));
         absent.retain(|(name, _)| !translate::modules::has_folder(store, resolution, name));
         builder.leave_out(absent);
@@ -103,7 +111,10 @@ impl Conversion<'_> {
             }
         }
         let (in_mxfp4, why_plain) = match (writer.repacks_to)(DType::HF_MXFP4) {
-            true => experts::in_mxfp4(&mut tensors, &in_mxfp4, options.precision.dtype.is_some())?,
+            true => {
+                let plain = options.precision.dtype.is_some() || is_left || has_plain_experts;
+                experts::in_mxfp4(&mut tensors, &in_mxfp4, plain)?
+            }
             false => Default::default(),
         };
         let tensors = experts::stacked(ranks::joined(tensors, &options.fusions)?, writer)?;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::support::{Safetensors, f32s, fixture, folder, sample};
 use tempfile::TempDir;
+use weighbridge::adapter::Adapter;
 use weighbridge::arch::Dialect;
 use weighbridge::container::{GGUF, MLX, SAFETENSORS};
 use weighbridge::device::Cpu;
@@ -659,8 +660,33 @@ fn experts_of_gpt_oss_in_plain_numbers() {
     let options = ConvertOptions::new(&SAFETENSORS).dtype(DType::BF16);
     let gguf = converted(source.path(), &ConvertOptions::new(&GGUF));
     let mlx = converted(source.path(), &ConvertOptions::new(&MLX));
-    for path in [&gguf.path, &mlx.path] {
-        let made = converted(path, &options);
+    let bytes = Safetensors::new()
+        .tensor(
+            "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight",
+            "F32",
+            &[1, 96],
+            f32s(&[0.0; 96]),
+        )
+        .tensor(
+            "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight",
+            "F32",
+            &[64, 1],
+            f32s(&[0.0; 64]),
+        )
+        .build();
+    let adapter = folder(&[
+        ("adapter_config.json", br#"{"peft_type": "LORA", "r": 1, "lora_alpha": 1}"#.to_vec()),
+        ("adapter_model.safetensors", bytes),
+    ]);
+    let adapter = Adapter::open(adapter.path()).expect("an adapter");
+    let merging = options.clone().adapter(adapter, 1.0);
+    for (path, options) in [
+        (source.path(), &options),
+        (source.path(), &merging),
+        (&*gguf.path, &options),
+        (&*mlx.path, &options),
+    ] {
+        let made = converted(path, options);
         let values = |name: &str| model.tensor(name).unwrap().dequantize().unwrap();
         let [gate, up, down] = ["gate", "up", "down"]
             .map(|name| values(&format!("layers.0.ffn.experts.{name}.weight")));
