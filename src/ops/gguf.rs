@@ -116,7 +116,7 @@ impl GgufDraft {
         let mut draft = Self { keys, tensors, notes, left_out, lost, losses };
         let is_contradicted =
             draft.keys.get("general.file_type").is_some() && file_type(model).is_none();
-        let is_kept = own && precision.dtype.is_none() && model.merged().is_empty();
+        let is_kept = own && precision.is_as_stored() && model.merged().is_empty();
         if !is_kept || is_contradicted {
             let number = draft.file_type();
             draft.keys.set("general.file_type", Value::U32(number));

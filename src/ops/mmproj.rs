@@ -50,7 +50,7 @@ pub(super) fn attached(model: &Model) -> Option<&Attachment> {
 ///
 /// `Unsupported` if another dtype is asked for; otherwise same as [`Model::open`].
 pub(super) fn copied(layer: &Attachment, precision: Precision) -> Result<WritePlan> {
-    if precision.dtype.is_some() {
+    if !precision.is_as_stored() {
         let fault = "the vision model that is attached to the model is copied as it is";
         return Err(Error::unsupported(fault).in_file(&layer.path));
     }

@@ -23,6 +23,16 @@ pub(crate) struct Precision {
     /// Whether FP8 with scales, in which checkpoints are published, is decoded to BF16, as
     /// llama.cpp's converter and mlx-lm do before they quantize.
     pub(crate) decodes_fp8: bool,
+    /// Whether quantized tensors are decoded: those of MLX to the dtype of their scales, others to F16, or all to F32 if
+    /// the result must be lossless.
+    pub(crate) decodes: bool,
+}
+
+impl Precision {
+    /// Whether no dtype is asked for.
+    pub(crate) fn is_as_stored(self) -> bool {
+        self.dtype.is_none() && !self.decodes
+    }
 }
 
 /// Chooses how a tensor is written: copied as it is stored, repacked with the same values, or with
@@ -41,7 +51,8 @@ pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Re
     let other =
         |dtype: &DType| stored.as_ref().ok() != Some(dtype) || view.why_computed().is_some();
     let floats = precision.floats.filter(|_| plain && !integer && !precision.lossless);
-    let requested = precision.dtype.filter(|dtype| matrix && !integer && !is_kernel(view, *dtype));
+    let asked = precision.dtype.or_else(|| decoded(view, precision));
+    let requested = asked.filter(|dtype| matrix && !integer && !is_kernel(view, *dtype));
     if let Some(dtype) = requested.or(floats) {
         check_encodable(dtype)?;
         if other(&dtype) {
@@ -149,6 +160,20 @@ pub(crate) fn grouped_from(
     let quantization = GroupQuantization { view: view.clone(), dtype, group_size, values };
     let method = if again { Method::Requantized } else { Method::Quantized };
     Ok(Output::new(Producer::Grouped(quantization), method))
+}
+
+/// The dtype that a quantized tensor is decoded to if none is asked for. MLX decodes groups to the dtype of their scales,
+/// or to BF16 if they have 8 bits.
+fn decoded(view: &Tensor, precision: Precision) -> Option<DType> {
+    let dtype = view.dtype().ok().filter(|dtype| precision.decodes && dtype.is_quantized())?;
+    let groups = dtype.group_quantizer().and_then(|_| view.packed().ok()).unwrap_or_default();
+    let scales = groups.iter().find(|part| part.part == Part::Scale);
+    Some(match scales.map(|part| part.dtype) {
+        _ if precision.lossless => DType::F32,
+        Some(dtype @ (DType::BF16 | DType::F32)) => dtype,
+        Some(DType::U8) => DType::BF16,
+        _ => DType::F16,
+    })
 }
 
 /// Whether a tensor is stored as FP8 with scales, which is how some checkpoints are published.

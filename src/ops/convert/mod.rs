@@ -83,6 +83,14 @@ impl ConvertOptions {
         self
     }
 
+    /// Decodes quantized tensors to the dtype in which mlx-lm has their values: for MLX that of their scales, else
+    /// F16. Others stay as they are.
+    #[must_use]
+    pub fn dequantize(mut self, dequantize: bool) -> Self {
+        self.precision.decodes = dequantize;
+        self
+    }
+
     setters! {
         /// Writes the vision model of a model with images instead of its language model: a GGUF file
         /// that llama.cpp reads beside that of the language model (mmproj).
@@ -230,7 +238,7 @@ fn planned(
         return Err(Error::unsupported(fault).advise("quantize to a GGUF type instead"));
     }
     let gguf_store = store.filter(|_| model.encoding() == Encoding::Gguf);
-    let keeps_dtypes = options.quantization.is_none() && options.precision.dtype.is_none();
+    let keeps_dtypes = options.quantization.is_none() && options.precision.is_as_stored();
     // A model in a store keeps its adapters apart.
     let attached = if store.is_some() { model.clone() } else { Adapter::with_attached(model)? };
     let model = &Adapter::merged(&attached, &options.adapters)?;

@@ -81,7 +81,8 @@ impl Conversion<'_> {
 
     /// Whether all values are decoded.
     pub(super) fn decodes(&self) -> bool {
-        self.options.precision.dtype.is_some_and(|dtype| !dtype.is_quantized())
+        let precision = self.options.precision;
+        precision.dtype.map_or(precision.decodes, |dtype| !dtype.is_quantized())
     }
 
     fn share(&self, sharding: &Sharding, builder: &mut Builder) -> Result<Share> {
@@ -112,7 +113,7 @@ impl Conversion<'_> {
         }
         let (in_mxfp4, why_plain) = match (writer.repacks_to)(DType::HF_MXFP4) {
             true => {
-                let plain = options.precision.dtype.is_some() || is_left || has_plain_experts;
+                let plain = !options.precision.is_as_stored() || is_left || has_plain_experts;
                 experts::in_mxfp4(&mut tensors, &in_mxfp4, plain)?
             }
             false => Default::default(),
@@ -203,7 +204,7 @@ fn copy_or_choose(
     (same, whole): (bool, bool),
     mut precision: Precision,
 ) -> Result<Output> {
-    if writer.keeps_schemes && precision.dtype.is_none() {
+    if writer.keeps_schemes && precision.is_as_stored() {
         // Transformers reads a checkpoint's own quantization scheme, but not MLX's groups from
         // Ollama's store.
         let mlx = tensor.dtype().is_ok_and(|dtype| dtype.group_quantizer().is_some());
@@ -212,7 +213,7 @@ fn copy_or_choose(
             return Ok(Output::new(Producer::Packed(tensor.clone()), Method::Copied));
         }
         if quantized {
-            precision.dtype = Some(if precision.lossless { DType::F32 } else { DType::F16 });
+            precision.decodes = true;
         }
     }
     choose(tensor, writer, precision)

@@ -835,3 +835,43 @@ fn gpt_oss_that_is_not_stretched_stays_so() {
         assert!(stated.contains(&"default".into()), "{config}");
     }
 }
+
+/// Decoded tensors have the dtype that mlx-lm gives them, that of their scales. Others stay as they are.
+#[test]
+fn decoded_tensors_have_the_dtype_of_their_scales() {
+    for (name, dtype) in [
+        ("mlx/llama-q4g32-bf16-sharded", DType::BF16),
+        ("mlx/llama-q4g64-f16", DType::F16),
+        ("mlx/llama-mxfp8", DType::BF16),
+        ("mlx/qwen2-nvfp4", DType::BF16),
+    ] {
+        let path = fixture(name).expect("the repository has it");
+        let model = provider(&path);
+        for options in [
+            ConvertOptions::new(&MLX).dequantize(true),
+            ConvertOptions::new(&SAFETENSORS),
+            ConvertOptions::new(&GGUF).dequantize(true),
+        ] {
+            let there = converted(&path, &options);
+            for fate in there.fates.iter().filter(|fate| fate.shape.len() > 1) {
+                assert_eq!(fate.dtype, dtype, "{name}: {}", fate.name);
+            }
+            for canonical in model.names().expect("names") {
+                let [source, written] =
+                    [&model, &there.store].map(|model| model.tensor(canonical).expect("a tensor"));
+                let quantized = source.dtype().is_ok_and(DType::is_quantized);
+                let rounded = |value: &f32| match dtype {
+                    _ if !quantized => *value,
+                    DType::BF16 => half::bf16::from_f32(*value).to_f32(),
+                    _ => half::f16::from_f32(*value).to_f32(),
+                };
+                let [source, written] =
+                    [&source, &written].map(|it| it.dequantize().expect("values"));
+                assert!(
+                    source.iter().map(rounded).eq(written.iter().copied()),
+                    "{name}: {canonical}"
+                );
+            }
+        }
+    }
+}
