@@ -9,6 +9,7 @@ use super::modelfile::{Instruction, Modelfile};
 use crate::container::OLLAMA;
 use crate::error::{AdvisedOption, Error, ErrorKind, Result};
 use crate::model::Model;
+use crate::recipe::FileType;
 use crate::store::Encoding;
 
 /// Options of [`create`](crate::ops::create): how tensors are quantized, and what is added to the model.
@@ -28,6 +29,7 @@ use crate::store::Encoding;
 #[derive(Debug, Default)]
 pub struct CreateOptions {
     pub(crate) quantization: Option<QuantType>,
+    pub(crate) file_type: Option<FileType>,
     pub(crate) layers: NewLayers,
     /// Notes on parameters that are left out.
     pub(crate) ignored: Vec<String>,
@@ -43,6 +45,13 @@ impl CreateOptions {
     #[must_use]
     pub fn quantize(mut self, quantization: impl Into<Option<QuantType>>) -> Self {
         self.quantization = quantization.into();
+        self
+    }
+
+    /// Makes one GGUF blob, quantized as by [`quantize`](crate::ops::quantize).
+    #[must_use]
+    pub fn file_type(mut self, file_type: impl Into<Option<FileType>>) -> Self {
+        self.file_type = file_type.into();
         self
     }
 

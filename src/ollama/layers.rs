@@ -104,29 +104,59 @@ impl NewLayers {
 /// Plans a GGUF model as one blob: a copy of its file, or of its shards merged.
 pub(crate) fn gguf_blob(model: &Model, new: &NewLayers) -> Result<WritePlan> {
     check_decodable(model)?;
-    let store = model.store();
-    let role = gguf_role(store.metadata());
+    let role = gguf_role(model.store().metadata());
     let mut builder = Builder::with_writer(&write::GGUF_WRITER);
-    builder.reads(store);
-    let tensors = OutTensor::copies_of(model);
-    let mut layers = Vec::new();
-    match file_layer(model, role) {
-        Some(layer) => layers.push(layer?),
-        None if role == "model" => merged_gguf(model, &mut builder),
+    builder.reads(model.store());
+    let weights = match file_layer(model, role) {
+        Some(layer) => Some(layer?),
+        None if role == "model" => {
+            merged_gguf(model, &mut builder);
+            None
+        }
         None => {
             let fault = format!("this {role} is in several files; Ollama reads one");
             return Err(Error::unsupported(fault).advise("merge them: `weighbridge merge`"));
         }
-    }
-    let base = base_config(store)?;
-    if new.is_empty() && base.is_some() {
-        layers.extend(stored_layers(store, |_, _| true)?);
+    };
+    add_layers(&mut builder, model, model, weights, new)?;
+    let tensors = OutTensor::copies_of(model);
+    let mut plan = builder.plan()?;
+    let planned = tensors.iter().map(|tensor| Ok(tensor.planned(&tensor.describe()?)));
+    plan.tensors = planned.collect::<Result<_>>()?;
+    Ok(plan)
+}
+
+/// A GGUF model that is made from `source`, as one blob, with the layers of `source` besides its weights.
+pub(crate) fn made_blob(source: &Model, made: Builder, new: &NewLayers) -> Result<Builder> {
+    let planned = made.model(source)?;
+    let planned = planned.ok_or_else(|| Error::unsupported("a model of one file is needed"))?;
+    check_decodable(&planned)?;
+    let mut builder = made.written_by(&write::GGUF_WRITER);
+    add_layers(&mut builder, &planned, source, None, new)?;
+    Ok(builder)
+}
+
+/// Adds the layers of a GGUF model: its file, unless it is written, those of `source`, and new ones.
+fn add_layers(
+    builder: &mut Builder,
+    model: &Model,
+    source: &Model,
+    weights: Option<NewDocument>,
+    new: &NewLayers,
+) -> Result<()> {
+    let store = model.store();
+    let role = gguf_role(store.metadata());
+    let base = base_config(source.store())?;
+    let is_copy = weights.is_some() && new.is_empty() && base.is_some();
+    let mut layers = Vec::from_iter(weights);
+    if is_copy {
+        layers.extend(stored_layers(source.store(), |_, _| true)?);
     } else {
-        layers.extend(stored_layers(store, |kind, _| kind != "config")?);
-        if role == "model" && model.container() != OLLAMA.name {
-            layers.extend(known_format(store.metadata(), &mut builder));
+        layers.extend(stored_layers(source.store(), |kind, _| kind != "config")?);
+        if role == "model" && source.container() != OLLAMA.name {
+            layers.extend(known_format(store.metadata(), builder));
         }
-        let draft = add_files(new, &mut layers, &mut builder)?;
+        let draft = add_files(new, &mut layers, builder)?;
         let settings = ConfigSettings { draft, base, ..new.settings.clone() };
         layers = new.edit(layers, default_stop(role, store.metadata(), &settings))?;
         let config = gguf_config(role, store, &settings);
@@ -134,10 +164,7 @@ pub(crate) fn gguf_blob(model: &Model, new: &NewLayers) -> Result<WritePlan> {
         layers.push(config);
     }
     layers.into_iter().for_each(|layer| builder.push_document(layer));
-    let mut plan = builder.plan()?;
-    let planned = tensors.iter().map(|tensor| Ok(tensor.planned(&tensor.describe()?)));
-    plan.tensors = planned.collect::<Result<_>>()?;
-    Ok(plan)
+    Ok(())
 }
 
 /// Adds all tensors and metadata of a GGUF model, as one file.

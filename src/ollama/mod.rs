@@ -26,7 +26,7 @@ mod tensor_blobs;
 pub use crate::container::ollama::types::{QuantType, QuantTypeDescriptor, TYPES};
 pub(crate) use capabilities::capabilities;
 #[cfg(feature = "write")]
-pub(crate) use layers::{NewLayers, gguf_blob};
+pub(crate) use layers::{NewLayers, gguf_blob, made_blob};
 pub use modelfile::{Instruction, Modelfile};
 #[cfg(feature = "write")]
 pub use quantization::OllamaModel;

@@ -24,7 +24,7 @@ use crate::recipe::{FILE_TYPES, FileType, FileTypeDescriptor, ImportanceMatrix};
 use crate::shape;
 use crate::store::Encoding;
 use crate::translate::{self, pruned::PrunedLayers};
-use crate::write::{Method, OutTensor, Output, Precision, Producer, WritePlan};
+use crate::write::{Builder, Method, OutTensor, Output, Precision, Producer, WritePlan};
 
 /// Plans a GGUF model whose tensors have the dtypes that llama-quantize would choose, and the same
 /// bytes. The source may be in any container.
@@ -41,8 +41,20 @@ pub fn quantize(
     importance: Option<&ImportanceMatrix>,
     path: &Path,
 ) -> Result<WritePlan> {
-    let model = &applied(model).map_err(|error| error.in_file(model.path()))?;
+    let here = |error: Error| error.in_file(model.path());
+    let model = &Adapter::with_attached(model).map_err(here)?;
+    judged(built(model, options, importance, path)?, model, options.allow_unloadable).map_err(here)
+}
+
+/// Builds the quantized model, without the adapters that its store attaches.
+pub(super) fn built(
+    model: &Model,
+    options: &LlamaOptions,
+    importance: Option<&ImportanceMatrix>,
+    path: &Path,
+) -> Result<Builder> {
     let store = model.store();
+    check(model).map_err(|error| error.in_file(store.path()))?;
     let here = |error: Error| error.in_file(store.path());
     let precision = Precision { decodes_fp8: true, ..Precision::default() };
     let mut draft = GgufDraft::of(model, precision)?;
@@ -108,19 +120,18 @@ pub fn quantize(
     if let Some(shards) = shards {
         builder.shards(shards, stem(path)?);
     }
-    judged(builder, model, unloadable).map_err(here)
+    Ok(builder)
 }
 
-/// The model with the adapters that its store attaches.
-fn applied(model: &Model) -> Result<Model> {
+/// Checks that a model can be quantized.
+fn check(model: &Model) -> Result<()> {
     if model.encoding() == Encoding::Ggml {
         let fault =
             "files of whisper.cpp are read, but not written, and llama.cpp runs no such models";
         let advice = "whisper.cpp's program quantize writes such files";
         return Err(Error::unsupported(fault).advise(advice));
     }
-    check_no_adapter(model)?;
-    Adapter::with_attached(model)
+    check_no_adapter(model)
 }
 
 /// Checks that no tensor would be quantized again whose dtype GGUF does not have, and which the recipe
@@ -140,8 +151,9 @@ fn check_source(draft: &GgufDraft, recipe: &LlamaRecipe<'_>, options: &LlamaOpti
 /// Checks that the layers to remove exist.
 fn check_pruned(options: &LlamaOptions, layers: u64) -> Result<()> {
     let Some(layer) = options.pruned.iter().find(|layer| **layer >= layers) else { return Ok(()) };
+    let last = layers.saturating_sub(1);
     Err(Error::mismatch(format!(
-        "layer {layer} cannot be removed: the model has {layers} layers, counted from 0"
+        "layer {layer} cannot be removed: the last one is layer {last}, counted from 0"
     )))
 }
 

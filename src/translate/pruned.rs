@@ -74,11 +74,12 @@ impl PrunedLayers {
     /// `Mismatch` for a layer that the model does not have, or if no layer would be left.
     pub(crate) fn of(removed: &BTreeSet<u64>, layers: u64, next: u64) -> Result<Option<Self>> {
         if let Some(beyond) = removed.range(layers..).next() {
-            let fault = format!("layer {beyond} cannot be removed: the model has {layers} layers");
+            let last = layers.saturating_sub(1);
+            let fault = format!("layer {beyond} cannot be removed: the last one is layer {last}");
             return Err(Error::mismatch(fault).advise("layers are counted from 0"));
         }
         if !removed.is_empty() && removed.len() as u64 == layers {
-            return Err(Error::mismatch(format!("all {layers} layers would be removed")));
+            return Err(Error::mismatch("every layer would be removed"));
         }
         let pruned = Self { layers, next: next.min(layers), removed: removed.clone() };
         Ok((!removed.is_empty()).then_some(pruned))

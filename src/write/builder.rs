@@ -105,6 +105,13 @@ impl Builder {
         }
     }
 
+    /// The same, written to another place.
+    pub(crate) fn written_by(mut self, writer: &'static Writer) -> Self {
+        (self.writer, self.placement) = (writer, writer.placement);
+        self.shards = writer.shard_bytes.map(Shards::Bytes);
+        self
+    }
+
     /// The metadata of the header: typed keys and values in GGUF files, strings in safetensors
     /// files.
     pub fn metadata(&mut self) -> &mut KeyValues {
