@@ -1,7 +1,7 @@
 //! Recognizes files of other formats that users mistake for models, and says what to do with each.
 
 use super::{OpenOptions, Probe};
-use crate::bytes::{Source, is_content_addressed};
+use crate::bytes::{Access, Source, is_content_addressed};
 use crate::error::{AdvisedOption, Error, ErrorKind, Result};
 use crate::json::Json;
 
@@ -23,8 +23,8 @@ const DIRECTORY: &str = "give the directory that holds it, together with the wei
 pub(super) const ONNX: &str =
     "fetch the model's .safetensors or GGUF files, from which ONNX was exported";
 pub(super) const IMATRIX: &str = "give it to {}, together with the model";
-const DOWNLOAD: &str = "a download saved the server's answer instead of the file: check the address, \
-                        the name and the access token, and fetch the file again";
+const DOWNLOAD: &str = "a download may have saved the server's answer instead of the file: check the \
+                        address, the name and the access token, and fetch the file again";
 
 /// File name suffixes of weights.
 const WEIGHTS: [&str; 9] =
@@ -33,8 +33,8 @@ const WEIGHTS: [&str; 9] =
 #[rustfmt::skip]
 static FOREIGN: &[Foreign] = &[
     Foreign { magic: b"version https://git-lfs", kind: ErrorKind::UnknownContainer, what: "a Git LFS pointer, not the file it points to", advice: "run `git lfs pull` in the repository, or fetch the file itself" },
-    Foreign { magic: b"PK\x03\x04", kind: ErrorKind::Unsupported, what: "a zip archive: a PyTorch checkpoint (.pt, .pth, .bin)", advice: PICKLE },
-    Foreign { magic: b"PK\x05\x06", kind: ErrorKind::Unsupported, what: "an empty zip archive", advice: PICKLE },
+    Foreign { magic: b"PK\x03\x04", kind: ErrorKind::Unsupported, what: "a zip archive", advice: UNPACK },
+    Foreign { magic: b"PK\x05\x06", kind: ErrorKind::Unsupported, what: "an empty zip archive", advice: "give the path of the model" },
     Foreign { magic: b"\x80\x02", kind: ErrorKind::Unsupported, what: "a Python pickle: an old PyTorch checkpoint, which could run arbitrary code when loaded", advice: PICKLE },
     Foreign { magic: b"\x80\x03", kind: ErrorKind::Unsupported, what: "a Python pickle, which could run arbitrary code when loaded", advice: PICKLE },
     Foreign { magic: b"\x80\x04", kind: ErrorKind::Unsupported, what: "a Python pickle, which could run arbitrary code when loaded", advice: PICKLE },
@@ -92,11 +92,8 @@ pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {
                 .advise("wait for the download to finish, or restart it"),
         );
     }
-    if probe.head.starts_with(b"PK") && name.ends_with(".npz") {
-        let what = "NumPy arrays (.npz), which are opened with the config next to them";
-        return Some(Error::new(ErrorKind::Unsupported, what).advise(
-            "give the directory: it needs weights.npz and config.json, or adapters.npz and the adapter_config.json of mlx-lm",
-        ));
+    if let Some(error) = zipped(probe, name) {
+        return Some(error);
     }
     if let Some(foreign) = FOREIGN.iter().find(|foreign| probe.head.starts_with(foreign.magic)) {
         return Some(Error::new(foreign.kind, foreign.what).advise(foreign.advice));
@@ -152,6 +149,34 @@ pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {
         );
     }
     None
+}
+
+/// The error for a zip archive that holds arrays or a pickle.
+fn zipped(probe: &Probe<'_>, name: &str) -> Option<Error> {
+    let (what, advice) = match probe.head.starts_with(b"PK") {
+        true if name.ends_with(".npz") => (
+            "NumPy arrays (.npz), which are opened with the config next to them",
+            "give the directory: it needs weights.npz and config.json, or adapters.npz and the adapter_config.json of mlx-lm",
+        ),
+        true if holds_pickle(probe) => {
+            ("a zip archive: a PyTorch checkpoint (.pt, .pth, .bin)", PICKLE)
+        }
+        _ => return None,
+    };
+    Some(Error::new(ErrorKind::Unsupported, what).advise(advice))
+}
+
+/// Whether a zip archive has the entry in which PyTorch puts the pickle: among the names at its end, or as its first entry.
+fn holds_pickle(probe: &Probe<'_>) -> bool {
+    const NAME: &[u8] = b"/data.pkl";
+    const END: u64 = 1 << 16;
+    let end = || {
+        let source = Source::open(probe.path, Access::Read).ok()?;
+        let start = source.len().saturating_sub(END);
+        source.bytes(start..source.len()).ok().map(|bytes| bytes.to_vec())
+    };
+    let has = |bytes: &[u8]| bytes.windows(NAME.len()).any(|window| window == NAME);
+    has(probe.head) || end().is_some_and(|bytes| has(&bytes))
 }
 
 /// Whether a name is that of a file that was cut into pieces, without regard to its tensors, such as

@@ -15,6 +15,13 @@ pub struct Program {
     roots: fn(&Places<'_>) -> Vec<PathBuf>,
 }
 
+impl Program {
+    /// The folders in which it keeps models, for this user. They need not exist.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        Places::with_own(|places| (self.roots)(places))
+    }
+}
+
 impl std::fmt::Debug for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Program").field("name", &self.name).finish_non_exhaustive()
@@ -41,7 +48,7 @@ pub static PROGRAMS: &[Program] = &[
     Program {
         name: MLX,
         summary: "mlx-lm and mlx-vlm: models in MLX's format in the hub cache",
-        roots: |_| Vec::new(),
+        roots: hub,
     },
     Program { name: OLLAMA, summary: "Ollama's stores", roots: ollama },
     Program { name: "lmstudio", summary: "LM Studio's folder of downloads", roots: lmstudio },

@@ -1036,13 +1036,17 @@ fn other_files() {
         let said = file(text.as_bytes());
         assert!(said.starts_with("UnknownContainer: file: a JSON document, not weights"), "{said}");
     }
-    assert_snapshot!(file(b"PK\x03\x04............"), @"
+    assert_snapshot!(file(b"PK\x03\x04..........................archive/data.pkl..."), @"
     Unsupported: file: a zip archive: a PyTorch checkpoint (.pt, .pth, .bin)
     help: load it with PyTorch and save it with safetensors, or fetch the model's .safetensors files
     ");
+    assert_snapshot!(file(b"PK\x03\x04..........................model.gguf..."), @"
+    Unsupported: file: a zip archive
+    help: unpack it first
+    ");
     assert_snapshot!(file(b"PK\x05\x06............"), @"
     Unsupported: file: an empty zip archive
-    help: load it with PyTorch and save it with safetensors, or fetch the model's .safetensors files
+    help: give the path of the model
     ");
     assert_snapshot!(file(b"\x80\x02}q\x00............"), @"
     Unsupported: file: a Python pickle: an old PyTorch checkpoint, which could run arbitrary code when loaded
