@@ -62,6 +62,18 @@ pub(crate) fn default_name(src: &Path, ending: &str) -> PathBuf {
     format!("{name}{ending}").into()
 }
 
+/// A destination in whose name the placeholders of llama.cpp's converter stand for the type: `model-{ftype}.gguf`.
+pub(crate) fn with_type(dst: PathBuf, name: Option<&str>) -> PathBuf {
+    let (Some(path), Some(name)) = (dst.to_str().filter(|path| path.contains('{')), name) else {
+        return dst;
+    };
+    let (lower, upper) = (name.to_lowercase(), name.to_uppercase());
+    let small = ["{ftype}", "{outtype}", "{}"].map(|it| (it, &lower));
+    let large = ["{FTYPE}", "{OUTTYPE}"].map(|it| (it, &upper));
+    let all = small.into_iter().chain(large);
+    all.fold(path.to_owned(), |path, (it, name)| path.replace(it, name)).into()
+}
+
 /// The path of a file: the one that is given, or in a folder that is given the default one.
 pub(crate) fn file_in(dst: PathBuf, name: impl FnOnce() -> PathBuf) -> PathBuf {
     if dst.is_dir() { dst.join(name()) } else { dst }

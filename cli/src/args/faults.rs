@@ -15,6 +15,9 @@ use crate::failure::{Failure, nearest_entry};
 /// Options without which `run generate` needs a prompt.
 pub(super) const PROMPTS: [&str; 5] = ["--prompt", "--ids", "--encoder-ids", "-h", "--help"];
 
+/// Options whose value is the type of what is written.
+const TYPES: [&str; 3] = ["--type", "--mlx", "--dtype"];
+
 /// Refuses arguments that are right in no order, and says what to type instead.
 pub(super) fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failure> {
     let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
@@ -45,9 +48,12 @@ fn are_types(word: &str) -> bool {
 fn written(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, String)> {
     let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
     Some(match (name, places.len()) {
-        ("convert", _) if words.iter().any(|it| it.to_string_lossy().contains("{ftype}")) => (
-            "{ftype} in a name is not replaced".to_owned(),
-            "leave the destination out: with --dtype, its name has the dtype".to_owned(),
+        ("convert", _)
+            if has(words, &["--max-shard-size"])
+                && words.iter().any(|it| it.to_string_lossy().contains("{ftype}")) =>
+        (
+            "{ftype} in the names of shards is not replaced".to_owned(),
+            "write the type in its place".to_owned(),
         ),
         ("create", 2) if is_model(nth(0)) && !Path::new(nth(1)).exists() && !in_store(nth(1)) => (
             "the name of the new model comes first".to_owned(),
@@ -83,6 +89,15 @@ fn written(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, 
             format!("`weighbridge convert {0} DST.gguf --base MODEL --dtype Q8_0` writes it for llama.cpp, \
                 `weighbridge quantize MODEL DST TYPE --lora {0}` merges it", nth(0)),
         ),
+        ("quantize" | "convert", 2)
+            if is_type_name(nth(1)) && value_of(words, &TYPES).is_some() =>
+        {
+            let other = value_of(words, &TYPES).unwrap_or_default();
+            (
+                format!("two types are given: {} and {other}", nth(1)),
+                format!("one of them; a file or folder of that name is ./{}", nth(1)),
+            )
+        }
         ("quantize", 3..)
             if places.iter().filter(|it| is_type_name(word_at(words, **it))).count() > 1 =>
         (
@@ -287,6 +302,12 @@ fn fitted(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
     if last.split_once('x').is_some_and(|(count, size)| is_number(count) && is_size(size)) {
         let advice = "`--device gpu0=24G --device gpu1=24G` divides the layers among GPUs";
         return Some((format!("{last} is no size"), advice.to_owned()));
+    }
+    let unit = last.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
+    let is_unit = (1..=3).contains(&unit.len()) && unit.bytes().all(|it| it.is_ascii_alphabetic());
+    let is_amount = unit.len() < last.len() && is_unit && !is_size(last) && !is_type_name(last);
+    if is_amount && !is_known(last) {
+        return Some((format!("{last} is no size"), "as in 8G, 8GiB or 512MiB".to_owned()));
     }
     is_type_name(last).then(|| {
         let fault = "the size in another type is not computed here".to_owned();

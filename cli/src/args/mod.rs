@@ -23,7 +23,7 @@ use weighbridge::model::Mesh;
 use values::sha256_or_file;
 
 pub(crate) use kinds::in_store;
-pub(crate) use names::TargetType;
+pub(crate) use names::{CreatedType, TargetType};
 pub(crate) use open::Open;
 #[cfg(feature = "http")]
 pub(crate) use open::network;
@@ -38,7 +38,7 @@ pub(crate) const VERSION: &str = env!("WEIGHBRIDGE_VERSION");
 const LONG_VERSION: &str =
     concat!(env!("WEIGHBRIDGE_VERSION"), "\nfeatures: ", env!("WEIGHBRIDGE_FEATURES"));
 
-/// Inspects, checks, compares, converts and quantizes language models in any file format.
+/// Inspects, checks, compares, converts and quantizes language models: GGUF, safetensors, MLX, Ollama.
 #[derive(Debug, Parser)]
 #[command(
     name = "weighbridge",

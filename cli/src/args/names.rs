@@ -103,7 +103,9 @@ fn elsewhere(name: &str) -> Option<String> {
             .then(|| format!("mlx{bits},{group} is {bits} bits in groups of {group} for MLX"));
     }
     if is_number(method) || method.is_empty() {
-        return Some(format!("mlx{mix} is {mix} bits for MLX; {TYPES_HERE}"));
+        return Some(format!(
+            "mlx{mix} is {mix} bits for MLX; `weighbridge list types` lists the types of GGUF"
+        ));
     }
     let mix = if METHODS.contains(&method) { method } else { mix };
     let row = ELSEWHERE.iter().find(|(names, _)| names.split('|').any(|name| name == mix));
@@ -292,6 +294,27 @@ pub(crate) fn mix() -> Named<&'static Mix> {
     }
 }
 
+/// The type that `create` quantizes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CreatedType {
+    /// Ollama's own, for models of tensor blobs.
+    Blobs(QuantType),
+    /// A file type of llama-quantize, for one GGUF blob.
+    Gguf(FileType),
+}
+
+/// A type that `create` quantizes to.
+pub(crate) fn created_type() -> Named<CreatedType> {
+    Named {
+        parse: |text| match (QuantType::from_name(text), TargetType::find(text)) {
+            (Some(found), _) => Ok(CreatedType::Blobs(found)),
+            (None, Some(Ok(TargetType::Gguf(file_type)))) => Ok(CreatedType::Gguf(file_type)),
+            (None, _) => none_of(TYPES.iter().map(|row| row.name).chain(["Q8_0", "Q4_K_M", "..."])),
+        },
+        names: || TYPES.iter().map(|row| (row.name, "")).collect(),
+    }
+}
+
 /// A type of Ollama's own quantization.
 pub(crate) fn quant_type() -> Named<QuantType> {
     Named {
@@ -299,9 +322,9 @@ pub(crate) fn quant_type() -> Named<QuantType> {
             let names = TYPES.iter().map(|row| row.name);
             match (QuantType::from_name(text), FileType::from_name(text)) {
                 (Some(found), _) => Ok(found),
-                (None, Some(_)) => Err(format!(
-                    "a type of GGUF files: `weighbridge quantize SRC FILE {text}` writes one to create from"
-                )),
+                (None, Some(_)) => {
+                    Err("draft models are not quantized to types of GGUF".to_owned())
+                }
                 (None, None) => none_of(names),
             }
         },

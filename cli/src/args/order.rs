@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Read};
 use std::path::Path;
 
-use clap::{ArgAction, Command, ValueEnum};
+use clap::{Arg, ArgAction, Command, ValueEnum};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::target;
 
@@ -233,6 +233,9 @@ pub(super) fn arrange(
     if unknown_option(verb, words, from).is_some() {
         return Ok(());
     }
+    if name == "quantize" {
+        threads(verb, words, from);
+    }
     if name == "pull" {
         patterns(verb, words, from);
     } else if !name.starts_with("run ") {
@@ -291,6 +294,16 @@ pub(super) fn arrange(
         return Ok(());
     }
     rearrange(&name, words, at, &places)
+}
+
+/// Puts the option before the last argument of llama-quantize, the number of threads, if it follows a type.
+fn threads(verb: &Command, words: &mut Vec<OsString>, from: usize) {
+    if let [.., kind, number] = arguments(verb, words, from).as_slice()
+        && is_type(word_at(words, *kind))
+        && is_number(word_at(words, *number))
+    {
+        words.insert(*number, "--threads".into());
+    }
 }
 
 /// Puts the words for a verb without a model: `verify --hub ORG/NAME` checks the one in the hub's cache, and
@@ -399,7 +412,7 @@ fn copied(words: &mut Vec<OsString>, places: &[usize]) -> bool {
     let is_setting = |place: &&usize| word_at(words, **place).contains('=');
     let (settings, files): (Vec<usize>, Vec<usize>) = places.iter().partition(is_setting);
     let [src, dst] = files[..] else { return false };
-    if settings.is_empty()
+    if settings.is_empty() && !has(words, &["--remove"])
         || has(words, &["-o", "--output"])
         || !word_at(words, dst).ends_with(".gguf")
     {
@@ -443,9 +456,8 @@ fn option_of(name: &str, words: &[OsString], places: &[usize]) -> Option<(usize,
         }
         ("view", 2..) if is_new && word.ends_with(".html") => "--output",
         ("quality", 2..) if is_text_file(word) && !has(words, &["--text"]) => "--text",
-        // llama-quantize's last argument is the number of threads.
+        // After what is no type.
         ("quantize", 4) if is_number(word) => "--threads",
-        ("quantize", 3) if is_number(word) && is_type(nth(1)) => "--threads",
         ("run tokens", 2) => "--text",
         ("verify", 2) if sha256(word).is_ok() => "--sha256",
         _ => return None,
@@ -543,25 +555,24 @@ fn patterns(verb: &Command, words: &mut Vec<OsString>, from: usize) {
 }
 
 /// Puts an option that may be repeated before each of several values, which other programs take after one, or with
-/// commas between them: `--leave-out A B`, `--lora A,B`.
+/// commas between them: `--leave-out A B`, `--lora A,B`. A word is a further value if it has the form of one, and is more
+/// than the arguments of the verb, or can be none of them.
 fn repeated(verb: &Command, words: &mut Vec<OsString>, from: usize) {
     let most = verb.get_positionals().map(|it| it.get_num_args().map_or(1, |it| it.max_values()));
     let most = most.fold(0, usize::saturating_add);
     let mut excess = arguments(verb, words, from).len().saturating_sub(most);
-    let is_repeated = |word: &str| {
-        let argument = verb.get_arguments().find(|argument| is_spelled(argument, word));
-        argument.is_some_and(|it| matches!(it.get_action(), ArgAction::Append))
-    };
     let mut place = from;
     while let Some(option) = words.get(place).and_then(|word| word.to_str()).map(str::to_owned) {
         place += 1;
         if option == "--" {
             return;
         }
-        if !is_option(&option) || !is_repeated(&option) {
+        let argument = verb.get_arguments().find(|argument| is_spelled(argument, &option));
+        let is_repeated = |it: &&Arg| matches!(it.get_action(), ArgAction::Append);
+        let Some(argument) = argument.filter(is_repeated) else {
             place += usize::from(is_option(&option) && takes_value(verb, &option));
             continue;
-        }
+        };
         let value = word_at(words, place).to_owned();
         let parts: Vec<&str> = value.split(',').collect();
         if parts.len() > 1 && parts.iter().all(|part| is_adapter(part)) {
@@ -570,16 +581,31 @@ fn repeated(verb: &Command, words: &mut Vec<OsString>, from: usize) {
             place += 2 * (parts.len() - 1);
         }
         place += 1;
-        while place < words.len() && !is_option(word_at(words, place)) {
-            let is_pattern = word_at(words, place).contains('*');
-            if excess == 0 && !is_pattern {
-                break;
-            }
+        while place < words.len() && is_further(argument, word_at(words, place), excess > 0) {
             excess = excess.saturating_sub(1);
             words.insert(place, option.clone().into());
             place += 2;
         }
     }
+}
+
+/// Whether a word after a value of an option is another one, and no argument of the verb. The arguments may be too many.
+fn is_further(argument: &Arg, word: &str, are_many: bool) -> bool {
+    let has_form = |form: &str| argument.get_value_names().is_some_and(|it| it[0].contains(form));
+    let is_value = || {
+        let alone = Arg::new("value").value_parser(argument.get_value_parser().clone());
+        Command::new("value").no_binary_name(true).arg(alone).try_get_matches_from([word]).is_ok()
+    };
+    let is_model = || {
+        let ends = [".gguf", ".safetensors"].iter().any(|ending| word.ends_with(ending));
+        ends || is_type_name(word) || Path::new(word).exists() && !is_adapter(word)
+    };
+    !is_option(word)
+        && !is_model()
+        && match has_form("=") {
+            true => word.contains('='),
+            false => word.contains('*') || are_many && is_value(),
+        }
 }
 
 /// The places of the words that are no options, and no values of options.

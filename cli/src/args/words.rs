@@ -29,7 +29,7 @@ pub(crate) fn translated(
     }
     // `help ollama`, `ollama help run`, `ollama --version`.
     help_last(program, &mut words);
-    with_program(program, &mut words);
+    with_program(program, &mut words)?;
     help_last(program, &mut words);
     if words.len() == 2 && words[1] == "-v" {
         words[1] = "--version".into();
@@ -147,8 +147,9 @@ fn help_last(program: &Program, words: &mut Vec<OsString>) {
 }
 
 /// Joins the name of a program and its verb to one word. A folder may have the name of the program.
-fn with_program(known: &Program, words: &mut Vec<OsString>) {
-    let Some(at) = verb_place(words).filter(|at| !known.has(word_at(words, *at))) else { return };
+fn with_program(known: &Program, words: &mut Vec<OsString>) -> Result<(), Failure> {
+    let place = verb_place(words).filter(|at| !known.has(word_at(words, *at)));
+    let Some(at) = place else { return Ok(()) };
     let (program, next) = (word_at(words, at).to_owned(), word_at(words, at + 1).to_owned());
     let is_verb = || {
         let bare = bare(&next);
@@ -157,7 +158,16 @@ fn with_program(known: &Program, words: &mut Vec<OsString>) {
     // A model may have the name of the program, too.
     let is_other = || Path::new(&program).exists() || in_store(&program);
     if foreign::list("PROGRAMS").all(|other| other != program) || (is_other() && !is_verb()) {
-        return;
+        return Ok(());
+    }
+    if next.is_empty() {
+        let advice = format!(
+            "`weighbridge {program} COMMAND` says what does the same here; `weighbridge help` lists the commands"
+        );
+        return Err(says(
+            &format!("`{program}` alone names another program, not a command"),
+            &advice,
+        ));
     }
     words.remove(at);
     // `safetensors DIR/FILE` has no verb.
@@ -165,6 +175,7 @@ fn with_program(known: &Program, words: &mut Vec<OsString>) {
     if !next.is_empty() && !next.starts_with('-') && next != "help" && !is_path {
         words[at] = format!("{program}.{next}").into();
     }
+    Ok(())
 }
 
 /// The row of a verb that has a word, or several, or what a name such as `hf2gguf` says, or the row of its kind.
@@ -250,7 +261,11 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
         }
         Says(what) => {
             let name = name.replace('.', " ");
-            return Err(says(&format!("no command is named `{name}`"), what));
+            let fault = match name.split_once(" --") {
+                Some((verb, option)) => format!("`{verb}` has no option --{option} here"),
+                None => format!("no command is named `{name}`"),
+            };
+            return Err(says(&fault, what));
         }
         Value | Pair(_) | Setting(_) | Needless | Ignored(_) => return Ok(()),
     };
@@ -399,7 +414,8 @@ fn model_or_mistake(
         return Err(says(&format!("{name} is a type, not a command"), &advice));
     }
     let verb = help::nearest_verb(name);
-    let meant = if verb.is_none() { in_sentence(program, &rest) } else { None };
+    let in_words = || with_affix(&rest).or_else(|| in_sentence(program, &rest));
+    let meant = if verb.is_none() { in_words() } else { None };
     let advice = meant
         .or_else(|| Some(format!("did you mean {}?", nearest_entry(path)?)))
         .or_else(|| Some(format!("did you mean `{}`? `weighbridge help` lists all", verb?)))
@@ -410,10 +426,24 @@ fn model_or_mistake(
     Err(says(&format!("`{name}` is neither a command nor a file"), &advice))
 }
 
+/// The verb in a name, with the words after it: `gguf-diff A B`, `diff_models A B`.
+fn with_affix(words: &[String]) -> Option<String> {
+    let (name, rest) = words.split_first()?;
+    let name = dashed(name);
+    let verb = name.split('-').find(|piece| help::is_verb(piece)).filter(|_| !rest.is_empty())?;
+    let quoted = |word: &String| match word.contains(char::is_whitespace) {
+        true => format!("'{word}'"),
+        false => word.clone(),
+    };
+    let rest = rest.iter().map(quoted).collect::<Vec<_>>().join(" ");
+    Some(format!("did you mean `weighbridge {verb} {rest}`? `weighbridge help` lists all"))
+}
+
 /// What the words of a sentence are about: `does FILE fit in 8GB`.
 fn in_sentence(program: &Program, words: &[String]) -> Option<String> {
-    let place = (1..words.len()).find(|place| is_known(&words[*place]))?;
-    let mut model = words[place].clone();
+    let models: Vec<&String> = words.iter().skip(1).filter(|word| is_known(word)).collect();
+    let place = words.iter().position(|word| Some(&word) == models.first())?;
+    let mut model = models.iter().map(|word| word.as_str()).collect::<Vec<_>>().join(" ");
     if let Some(tensor) = words.get(place + 1).filter(|word| has_tensor(&model, word)) {
         model = format!("{model} {tensor}");
     }
@@ -422,7 +452,9 @@ fn in_sentence(program: &Program, words: &[String]) -> Option<String> {
         Some(Is(here)) => Some(here),
         _ => None,
     });
-    if verb.is_none() && words.len() < 3 && !words.iter().any(|word| word.ends_with(".py")) {
+    // Several are meant for a verb that is not among the words.
+    let is_script = || words.iter().any(|word| word.ends_with(".py"));
+    if verb.is_none() && (models.len() > 1 || words.len() < 3 && !is_script()) {
         return None;
     }
     let verb = verb.map_or(String::new(), |verb| format!("{verb} "));
@@ -531,7 +563,8 @@ fn paired(words: &mut Vec<OsString>, place: usize, here: &str, mut value: String
         value = format!("{value}{sign}{second}");
         last += 1;
     }
-    words.splice(place..=last.min(words.len() - 1), [option.into(), value.into()]);
+    let option = (!option.is_empty()).then(|| option.into());
+    words.splice(place..=last.min(words.len() - 1), option.into_iter().chain([value.into()]));
 }
 
 /// Whether the word after an option that is left out is its value.
@@ -747,12 +780,53 @@ mod tests {
             "w quantize m d q8_0 --tensor-type a=q4_0 b=q5_0",
             "w quantize m d q8_0 --tensor-type a=q4_0 --tensor-type b=q5_0",
         ),
+        (
+            "w llama-quantize --tensor-type a=q6_k b=q5_0 m d.gguf Q4_0 8",
+            "w quantize --tensor-type a=q6_k --tensor-type b=q5_0 m d.gguf Q4_0 --threads 8",
+        ),
+        (
+            "w llama-quantize --override-kv a=int:1 m d 15 8",
+            "w quantize --override-kv a=int:1 m d 15 --threads 8",
+        ),
+        (
+            "w llama-quantize --prune-layers 1 m d Q4_0 8",
+            "w quantize --prune-layers 1 m d Q4_0 --threads 8",
+        ),
+        (
+            "w quantize --prune-layers 1 2 m d Q4_0 8",
+            "w quantize --prune-layers 1 --prune-layers 2 m d Q4_0 --threads 8",
+        ),
+        (
+            "w llama-quantize --exclude-weights x m d Q4_0 4",
+            "w quantize --exclude-weights x m d Q4_0 --threads 4",
+        ),
+        (
+            "w quantize --leave-out x Cargo.toml d z Q4_0",
+            "w quantize --leave-out x Cargo.toml d z Q4_0",
+        ),
+        (
+            "w quantize m --type q8_0 --tensor-type a=f16 b=f16",
+            "w quantize m --type q8_0 --tensor-type a=f16 --tensor-type b=f16",
+        ),
+        ("w memory m --device a=1G b=2G", "w memory m --device a=1G --device b=2G"),
         ("w quantize m --quantization_method q4_k_m", "w quantize m --type q4_k_m"),
         ("w save_pretrained_gguf m --quant-method q4_k_m", "w quantize m --type q4_k_m"),
         ("w convert m --type q4_k_m", "w quantize m --type q4_k_m"),
-        ("w mlx_lm.convert --hf-path m -d", "w convert --to mlx m --dtype=F16"),
-        ("w convert m -d --dtype bf16", "w convert m --dtype bf16"),
+        ("w mlx_lm.convert --hf-path m -d", "w convert --to mlx m --dequantize"),
+        ("w convert m -d --dtype bf16", "w convert m --dequantize --dtype bf16"),
         ("w memory m --kv-cache q8", "w memory m --kv q8"),
+        (
+            "w gguf-new-metadata --general-name N --special-token eos </s> --remove-metadata k s d.gguf",
+            "w meta set s --output d.gguf general.name=N eos=</s> --remove k",
+        ),
+        (
+            "w gguf-new-metadata --special-token-by-id eos 2 s d.gguf",
+            "w meta set s --output d.gguf eos=2",
+        ),
+        (
+            "w gguf-new-metadata s d.gguf --remove-metadata k",
+            "w meta set s --output d.gguf --remove k",
+        ),
         ("w meta set m a=b --in-place", "w meta set m a=b"),
         ("w quantize --list-types", "w list types"),
         ("w hf cache ls --sort size:desc", "w models huggingface --sort size:desc"),
@@ -876,7 +950,7 @@ mod tests {
         ("w run m Once upon -n 3", "w run generate --chat m --prompt=Once upon --max-tokens 3"),
         ("w run m -- -5 degrees", "w run generate --chat m --prompt=-5 degrees"),
         ("w split m out 2G", "w split m out --max-shard-size 2G"),
-        ("w dequantize m", "w convert --dtype F16 m"),
+        ("w dequantize m", "w convert --dequantize m"),
         ("w ollama show m", "w show m"),
         ("w meta dump m", "w meta get m"),
         ("w gguf-parser -m m --ctx-size 8k", "w memory m --context 8k"),
@@ -907,8 +981,8 @@ mod tests {
         ("w memory a b 8G", "w memory a b --room 8G"),
         ("w view a b c.html", "w view a b --output c.html"),
         ("w create a b -s x", "w create a b --system x"),
-        ("w dequant m g.gguf --outtype f32", "w convert m g.gguf --dtype f32"),
-        ("w dequant m g.gguf", "w convert --dtype F16 m g.gguf"),
+        ("w dequant m g.gguf --outtype f32", "w convert --dequantize m g.gguf --dtype f32"),
+        ("w dequant m g.gguf", "w convert --dequantize m g.gguf"),
         ("w Cargo.toml x*", "w inspect Cargo.toml --filter x*"),
         ("w models --program ollama", "w models ollama"),
         ("w outliers m x", "w inspect --stats m x"),

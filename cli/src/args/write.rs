@@ -14,7 +14,10 @@ use weighbridge::{DType, Model, WriteOptions};
 use wildmatch::WildMatch;
 
 use super::Open;
-use super::names::{TargetType, dtype, fusion, mix, mlx, quant_type, target_type, writable};
+use super::names::{
+    CreatedType, TargetType, created_type, dtype, fusion, mix, mlx, quant_type, target_type,
+    writable,
+};
 use super::values::{shard_size, size, with_advice};
 use crate::Stop;
 
@@ -147,7 +150,8 @@ The mean of two models is this recipe:
       parameters:
         weight: 0.5
 
-If SRC is a model, its files are joined: `weighbridge split --join`.
+If SRC is a model, its files are joined: `weighbridge split --join`. With an adapter after it, `weighbridge merge MODEL
+ADAPTER DST` merges the adapter into the model, as `weighbridge convert MODEL DST --lora ADAPTER` does.
 
 Examples:
   weighbridge merge recipe.yml ./merged --to safetensors
@@ -155,7 +159,7 @@ Examples:
   weighbridge merge model-00001-of-00003.gguf model.gguf"
 )]
 pub(crate) struct Merge {
-    /// A recipe, which ends in .yml or .yaml; or a model whose files are joined
+    /// A recipe, which ends in .yml or .yaml; or a model whose files are joined, or into which an adapter is merged
     pub(crate) src: PathBuf,
     /// Container of the merged model; may be omitted if DST ends in .gguf or .safetensors
     #[arg(long, value_name = "TO", value_parser = writable())]
@@ -221,8 +225,11 @@ Examples:
         path: PathBuf,
         /// KEY=VALUE keeps the type of an existing key; KEY=TYPE:VALUE sets the type, which a new key
         /// requires
-        #[arg(required = true, value_name = "KEY=VALUE")]
+        #[arg(required_unless_present = "remove", value_name = "KEY=VALUE")]
         values: Vec<String>,
+        /// Also remove this key; repeatable
+        #[arg(hide_short_help = true, long, value_name = "KEY")]
+        remove: Vec<String>,
         #[command(flatten)]
         edit: Edit,
     },
@@ -483,6 +490,9 @@ pub(crate) struct Convert {
     /// Dtype of all matrices: F32, F16, BF16, or for GGUF any type that needs no importance matrix
     #[arg(long, value_name = "DTYPE", value_parser = dtype(), hide_possible_values = true)]
     pub(crate) dtype: Option<DType>,
+    /// Decode quantized tensors: those of MLX to the dtype of their scales, as mlx-lm does, others to F16
+    #[arg(hide_short_help = true, long)]
+    pub(crate) dequantize: bool,
     #[command(flatten)]
     pub(crate) source: Source,
     /// Write the change from BASE to SRC as a LoRA adapter of PEFT; if SRC is an adapter of BASE, write that as
@@ -553,7 +563,7 @@ says; --parameter stop, --license, --message, --adapter and --projector add to i
 Examples:
   weighbridge create qwen3:mine ./Qwen3-8B
   weighbridge create qwen3:int4 ./Qwen3-8B --quantize int4
-  weighbridge create qwen3:q4 Qwen3-8B-Q4_K_M.gguf
+  weighbridge create qwen3:q4 ./Qwen3-8B --quantize q4_K_M
   weighbridge create me/qwen3:nvfp4 ./Qwen3-8B --quantize nvfp4 --dry-run
   weighbridge create mario -f Modelfile
   weighbridge create brief llama3.2 --system 'Be brief.' --parameter seed=7
@@ -567,9 +577,10 @@ pub(crate) struct Create {
     /// Modelfile to read; without SRC, ./Modelfile is read if it exists
     #[arg(short, long, value_name = "MODELFILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Quantize the matrices to int4, int8, nvfp4, mxfp4 or mxfp8
-    #[arg(short, long, value_name = "TYPE", value_parser = quant_type(), hide_possible_values = true)]
-    pub(crate) quantize: Option<QuantType>,
+    /// Quantize the matrices to int4, int8, nvfp4, mxfp4 or mxfp8, or to a type of llama-quantize, which makes one GGUF
+    /// blob
+    #[arg(short, long, value_name = "TYPE", value_parser = created_type(), hide_possible_values = true)]
+    pub(crate) quantize: Option<CreatedType>,
     /// Quantize the matrices of the draft model
     #[arg(hide_short_help = true, long, value_name = "TYPE", value_parser = quant_type(), hide_possible_values = true)]
     pub(crate) draft_quantize: Option<QuantType>,

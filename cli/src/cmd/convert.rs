@@ -61,6 +61,7 @@ fn in_gguf(args: &Convert, model: Model, adapter: &Adapter) -> Result<Prepared, 
     let base = args.writing.open.options().open(&base)?;
     remark(&base);
     let plan = ops::adapter_in_gguf(adapter, &base, args.dtype)?;
+    let dst = writing::with_type(dst, plan.file_type.map(FileType::name));
     Ok(Prepared { model, plan, dst, others: Vec::new() })
 }
 
@@ -159,6 +160,7 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
         .one_file(one_file)
         .extra_keys(!args.no_extra_keys)
         .projector(args.mmproj)
+        .dequantize(args.dequantize)
         .allow_unloadable(args.whole.allow_incomplete)
         .fuse(&args.fuse);
     if let Some(dtype) = args.dtype {
@@ -171,6 +173,7 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
         options = options.shares(mesh);
     }
     let plan = ops::convert(&model, &options)?;
+    let dst = writing::with_type(dst, plan.file_type.map(FileType::name));
     note_name(args, &model, &dst);
     note_kept(args, to, &plan);
     let others = args.source.adapters().collect();
@@ -239,7 +242,15 @@ fn unnamed(args: &Convert, model: &Model) -> Result<Target, Stop> {
     let to = match (args.to, args.shards) {
         (Some(to), _) => to,
         (None, Some(_)) => &SAFETENSORS,
-        (None, None) if model.container() != GGUF.name || args.dtype.is_some() => &GGUF,
+        (None, None)
+            if model.container() != GGUF.name || args.dtype.is_some() || args.dequantize =>
+        {
+            &GGUF
+        }
+        (None, None) if args.source.adapters().next().is_some() => {
+            let fault = "the merged model has no name: give DST, as in `-o merged.gguf`";
+            return Err(Stop::Usage(fault.to_owned()));
+        }
         (None, None) => {
             let src = shown(&args.src);
             let fault = format!("{src} is GGUF already: give --to safetensors, --to mlx or DST");
@@ -255,7 +266,13 @@ fn unnamed(args: &Convert, model: &Model) -> Result<Target, Stop> {
 
 /// The usual name of what is written to a container.
 fn file_name(args: &Convert, to: &Container) -> PathBuf {
-    let dtype = args.dtype.map_or(String::new(), |dtype| format!("-{dtype}"));
+    let dtype = match args.dtype {
+        Some(dtype) => format!("-{dtype}"),
+        // The type is known once the file is planned.
+        None if args.dequantize && *to == GGUF => "-{FTYPE}".to_owned(),
+        None if args.dequantize => "-dequantized".to_owned(),
+        None => String::new(),
+    };
     let ending = match (*to == GGUF, args.mmproj) {
         (true, true) => format!("-mmproj{dtype}.gguf"),
         (true, false) => format!("{dtype}.gguf"),

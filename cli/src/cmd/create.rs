@@ -7,6 +7,7 @@ use weighbridge::ollama::Modelfile;
 use weighbridge::ops::{self, CreateOptions};
 
 use super::Done;
+use crate::args::CreatedType;
 use crate::args::write::Create;
 use crate::{Stop, failure, remark, writing};
 
@@ -43,7 +44,12 @@ fn source(args: &Create) -> Result<(Model, CreateOptions), Stop> {
 
 /// Adds what the command line sets.
 fn with_arguments(options: CreateOptions, args: &Create) -> Result<CreateOptions, Stop> {
-    let mut options = options.quantize(args.quantize).quantize_draft(args.draft_quantize);
+    let mut options = match args.quantize {
+        Some(CreatedType::Gguf(file_type)) => options.file_type(file_type),
+        Some(CreatedType::Blobs(quantization)) => options.quantize(quantization),
+        None => options,
+    };
+    options = options.quantize_draft(args.draft_quantize);
     if let Some(text) = &args.template {
         let template = content(text)?;
         if template.contains("{%") {

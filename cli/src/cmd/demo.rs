@@ -48,7 +48,7 @@ pub(crate) fn run() -> Done {
     let values = match (a.report().different.len(), b.report().different.len()) {
         (0, 0) => {
             format!(
-                "All {tensors} have equal values:\nF32 and MLX's 8 bits in groups of 32 can hold every value of Q8_0."
+                "All {tensors} have equal values:\nthe other containers hold Q8_0 exactly, as F32, or as 8 bits in groups of 32."
             )
         }
         (a, b) => format!("Of {tensors}, {a} differ in the second and {b} in the third."),
@@ -67,8 +67,11 @@ pub(crate) fn run() -> Done {
         error.unwrap_or_default() * 100.0,
     )?;
     let (before, after) = (tale(&gguf)?, tale(&small)?);
-    let writer = if before == after { "Both tell the same" } else { "It tells another" };
-    writeln!(out, "{writer} story: \"{after}...\"")?;
+    let told = match before == after {
+        true => "Quantized, it tells the same story",
+        false => "Quantized, it tells another story",
+    };
+    writeln!(out, "{told}: \"{after}...\"")?;
     writeln!(out, "\nNext, your model:")?;
     for command in ["FILE", "view FILE", "memory FILE 8G"] {
         writeln!(out, "  weighbridge {command}")?;

@@ -94,7 +94,7 @@ fn write_text(
         let path = shown(model.path());
         writeln!(out, "{letter} {bold}{path}{bold:#}: {}", model.container())?;
     }
-    out.paragraph(&summary(report), 0)?;
+    out.paragraph(&summary(report), 2)?;
     if let Some(line) = differing_metadata(a, b).filter(|_| diff.is_equal()) {
         out.paragraph(&line, 0)?;
     }

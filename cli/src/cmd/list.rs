@@ -265,18 +265,28 @@ pub(super) fn types(model: Option<&Path>, json: bool) -> Done {
             "notes": crate::failure::take_notes()}))?;
         return Ok(Status::Fine);
     }
+    let bits = if sizes.is_some() { right("BITS") } else { left("MOST TENSORS") };
     let mut head =
-        vec![left("NAME"), right("BITS"), left("IMATRIX"), left("DESCRIPTION").end(30).optional(1)];
+        vec![left("NAME"), bits, left("IMATRIX"), left("DESCRIPTION").end(30).optional(1)];
     if sizes.is_some() {
         head.insert(2, right("SIZE"));
     }
     let mut table = Table::new(&head);
     for (row, bits, size, needs) in rows {
-        let needs = if needs { "required" } else { "-" };
+        let needs = match (needs, row.file_type.needs_importance()) {
+            (true, _) => "required",
+            (false, true) => "not here",
+            (false, false) => "-",
+        };
+        let base = row.base.filter(|_| sizes.is_none());
+        let bits = match base {
+            Some(base) => format!("{}, {} bits", base.name(), print::bits(bits)),
+            None => print::bits(bits),
+        };
         let size = sizes.is_some().then(|| size.map_or("-".to_owned(), bytes));
         let cells = [
             Some(row.name.to_owned()),
-            Some(print::bits(bits)),
+            Some(bits),
             size,
             Some(needs.to_owned()),
             Some(row.summary.replace('`', "")),

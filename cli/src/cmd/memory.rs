@@ -278,6 +278,11 @@ impl Measured<'_> {
     /// Whether the model fits a room with the context, and what would fit instead, in words.
     fn answer(&self, given: &Room, room: &RoomReport) -> String {
         let (memory, context) = (&self.memory, grouped(self.options.context));
+        // The unit that the user wrote, and that of the table.
+        let in_both = |count: u64| match (given.amount(count), bytes(count)) {
+            (own, usual) if own == usual => own,
+            (own, usual) => format!("{own} ({usual})"),
+        };
         match (memory.total(), room.fits, room.max_context) {
             (Some(_), Some(true), Some(most)) if most > self.options.context => {
                 format!("yes, with {context} tokens; with up to {}", grouped(most))
@@ -289,14 +294,14 @@ impl Measured<'_> {
                 _ => format!("yes, with {context} tokens"),
             },
             (Some(total), ..) => {
-                let needed = format!("{context} tokens take {}", given.amount(total));
+                let needed = format!("{context} tokens take {}", in_both(total));
                 match self.instead(room) {
                     instead if instead.is_empty() => format!("no: {needed}"),
                     instead => format!("no: {instead}. {needed}"),
                 }
             }
             (None, Some(_), _) => {
-                format!("no: the weights alone take {}", given.amount(memory.weights()))
+                format!("no: the weights alone take {}", in_both(memory.weights()))
             }
             (None, None, _) => {
                 "unknown: the weights fit, the size of the cache is unknown".to_owned()
@@ -307,8 +312,10 @@ impl Measured<'_> {
     /// The alternatives that would fit a room that is too small.
     fn instead(&self, room: &RoomReport) -> String {
         let layers = room.layers.filter(|layers| *layers > 0);
-        let layers =
-            layers.map(|layers| format!("{layers} of {} layers fit", self.memory.layers.len()));
+        let layers = layers.map(|layers| match self.memory.layers.len() {
+            1 => "its layer fits".to_owned(),
+            all => format!("{layers} of {all} layers fit"),
+        });
         let tokens = room.max_context.map(|most| format!("with at most {} tokens", grouped(most)));
         let smaller = room.quantize_to.map(|name| format!("quantized to {name}"));
         let all: Vec<String> = tokens.into_iter().chain(smaller).collect();
@@ -446,7 +453,10 @@ fn write_placement(
     let held = all - placed.host.layers;
     let mut said = match placed.is_whole() {
         true => format!("all {} are on the devices", plural(all, "layer")),
-        false => format!("{held} of {all} layers are on the devices"),
+        false => {
+            let are = if all == 1 { "is" } else { "are" };
+            format!("{held} of {} {are} on the devices", plural(all, "layer"))
+        }
     };
     if let Some(name) = quantize_to {
         said.push_str(&format!("; quantized to {name}, all would be"));

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Models) -> Done {
     if args.duplicates.is_some() {
         write_duplicates(&found, args.duplicates, &mut out)?;
     } else {
-        write_models(&found, &mut out)?;
+        write_models(&found, &only, &mut out)?;
     }
     out.flush()?;
     Ok(status)
@@ -115,28 +115,48 @@ fn sort(models: &mut [ListedModel], by: SortBy) {
     }
 }
 
-fn write_models(found: &Inventory, out: &mut print::Screen<impl Write>) -> Result<(), Stop> {
+/// Where no model was found: the folders that were searched, and of the programs that are asked for also those that do
+/// not exist.
+fn searched(found: &Inventory, only: &[&str]) -> String {
+    let named = |paths: Vec<&Path>| paths.into_iter().map(shown).collect::<Vec<_>>().join(", ");
+    let asked = PROGRAMS.iter().filter(|program| only.contains(&program.name));
+    let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+    let asked: Vec<PathBuf> = asked.flat_map(|program| program.folders()).map(absolute).collect();
+    let is_asked = |root: &&PathBuf| only.is_empty() || asked.contains(root);
+    let roots = found.roots.iter().map(|(_, root)| root).filter(is_asked);
+    let roots: Vec<&Path> = roots.map(PathBuf::as_path).collect();
+    let absent = asked.iter().map(PathBuf::as_path).filter(|folder| !folder.is_dir());
+    let absent: Vec<&Path> = absent.collect();
+    match (roots.is_empty(), absent.is_empty()) {
+        (true, true) => "no program's folder exists".to_owned(),
+        (true, false) => format!("there is no {}", named(absent)),
+        (false, true) => format!("searched {}", named(roots)),
+        (false, false) => format!("searched {}; there is no {}", named(roots), named(absent)),
+    }
+}
+
+fn write_models(
+    found: &Inventory,
+    only: &[&str],
+    out: &mut print::Screen<impl Write>,
+) -> Result<(), Stop> {
     if found.models.is_empty() {
-        let folders: Vec<String> = found.roots.iter().map(|(_, root)| shown(root)).collect();
-        let looked = match folders.as_slice() {
-            [] => "no program's folder exists".to_owned(),
-            folders => format!("searched {}", folders.join(", ")),
-        };
+        let looked = searched(found, only);
         note(&format!("no models: {looked}; `weighbridge models FOLDER` searches another one"));
         return Ok(());
     }
     let mut head: Vec<Column> = vec![
         left("NAME").middle(24),
-        left("PROGRAM").optional(2),
-        left("ARCHITECTURE").end(8).optional(4),
-        right("PARAMETERS").optional(3),
-        left("QUANTIZATION"),
+        left("PROGRAM").optional(3),
+        left("ARCHITECTURE").end(8).optional(5),
+        right("PARAMETERS").optional(4),
+        left("QUANTIZATION").optional(1),
         right("SIZE"),
-        right("LAST USED").optional(5),
+        right("LAST USED").optional(6),
     ];
     let is_broken = found.models.iter().any(|model| model.error.is_some());
     if is_broken {
-        head.push(left("PROBLEM").end(24).optional(1));
+        head.push(left("PROBLEM").end(24).optional(2));
     }
     let or_none = |text: Option<&str>| text.unwrap_or("-").to_owned();
     let mut table = Table::new(&head);

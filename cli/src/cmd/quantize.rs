@@ -157,6 +157,7 @@ pub(super) fn prepare(args: &Quantize) -> Result<Prepared, Stop> {
         let ending = if is_gguf { ".gguf" } else { "" };
         writing::default_name(&args.src, &format!("-{}{ending}", target.label()))
     };
+    let dst = dst.map(|dst| writing::with_type(dst, Some(&target.label())));
     let dst = dst.map(|dst| if is_gguf { writing::file_in(dst, usual) } else { dst });
     match &dst {
         Some(dst) if is_gguf => {

@@ -80,7 +80,9 @@ impl TextTokens {
                 Some(name) => format!(
                     "text for a model whose tokenizer, {name}, is not read: put its tokenizer.json next to it"
                 ),
-                None => "text for a model without a tokenizer".to_owned(),
+                None => "text for a model without a tokenizer: put its tokenizer.json next to it, or give the \
+                         numbers of the tokens"
+                    .to_owned(),
             })
         };
         Self::of_tables(tables.ok_or_else(lacks)?)

@@ -24,13 +24,18 @@ use setting::Setting;
 pub(crate) fn run(args: &Meta) -> Done {
     match &args.verb {
         MetaVerb::Get { path, keys, json } => get(path, keys, *json),
-        MetaVerb::Set { path, values, edit } => {
+        MetaVerb::Set { path, values, remove, edit } => {
             let model = editable(path, edit)?;
             let values = settings(values, &model)?;
+            let removed = removable(path, remove, &model, false)?;
             check_in_file(&model, values.iter().map(|setting| setting.key.as_str()))?;
             let before = if edit.dry_run { Vec::new() } else { faults(&model) };
-            let done =
-                change(path, &model, edit, |keys| values.iter().for_each(|it| it.put(keys)))?;
+            let done = change(path, &model, edit, |keys| {
+                for key in &removed {
+                    keys.remove(key);
+                }
+                values.iter().for_each(|it| it.put(keys));
+            })?;
             if !edit.dry_run {
                 let written = OpenOptions::new().open(edit.output.as_deref().unwrap_or(path));
                 let after = written.map_or_else(|error| vec![error.to_string()], |it| faults(&it));
@@ -41,15 +46,7 @@ pub(crate) fn run(args: &Meta) -> Done {
         }
         MetaVerb::Rm { path, keys, force, edit } => {
             let model = editable(path, edit)?;
-            let keys: Vec<String> = keys.iter().map(|key| named(key, &model)).collect();
-            check_in_file(&model, keys.iter().map(String::as_str))?;
-            let there = |key: &String| model.metadata().get(key).is_some();
-            if let Some(key) = keys.iter().find(|key| !there(key)) {
-                return Err(no_key(path, key, &model));
-            }
-            if !force {
-                keys.iter().try_for_each(|key| check_removable(&model, key))?;
-            }
+            let keys = removable(path, keys, &model, *force)?;
             change(path, &model, edit, |old| {
                 for key in &keys {
                     old.remove(key);
@@ -57,6 +54,25 @@ pub(crate) fn run(args: &Meta) -> Done {
             })
         }
     }
+}
+
+/// The keys to remove, in full.
+fn removable(
+    path: &Path,
+    keys: &[String],
+    model: &Model,
+    force: bool,
+) -> Result<Vec<String>, Stop> {
+    let keys: Vec<String> = keys.iter().map(|key| named(key, model)).collect();
+    check_in_file(model, keys.iter().map(String::as_str))?;
+    let there = |key: &String| model.metadata().get(key).is_some();
+    if let Some(key) = keys.iter().find(|key| !there(key)) {
+        return Err(no_key(path, key, model));
+    }
+    if !force {
+        keys.iter().try_for_each(|key| check_removable(model, key))?;
+    }
+    Ok(keys)
 }
 
 /// The faults that `verify` finds in the headers of a model's files, and what readers refuse.
@@ -112,7 +128,7 @@ fn check_removable(model: &Model, key: &str) -> Result<(), Stop> {
     let required = REQUIRED.contains(&key).then(|| "readers require it".to_owned());
     let Some(why) = required.or(read) else { return Ok(()) };
     let error = Error::new(ErrorKind::Mismatch, format!("the model needs this key: {why}"));
-    let error = error.advise("give --force to remove it nevertheless");
+    let error = error.advise("`meta rm` with --force removes it nevertheless");
     Err(error.in_key(key).in_file(model.path()).into())
 }
 

@@ -39,7 +39,7 @@ fn every_verb_gives_examples_in_a_screen() {
 #[test]
 fn the_program() {
     assert_snapshot!(printed(&["-h"]), @"
-    Inspects, checks, compares, converts and quantizes language models in any file format
+    Inspects, checks, compares, converts and quantizes language models: GGUF, safetensors, MLX, Ollama
 
     Usage: weighbridge <COMMAND> [OPTIONS] ...
            weighbridge <FILE>

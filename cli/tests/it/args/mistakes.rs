@@ -44,7 +44,10 @@ fn a_sentence_says_what_to_type() {
             "x.gguf is the name of a file, but MLX is a directory",
         ),
         (&["quantize", GGUF, "tale:q4", "Q4_0"], "`weighbridge create tale:q4 FILE.gguf`"),
-        (&["convert", HF, "--outfile", "x-{ftype}.gguf"], "{ftype} in a name is not replaced"),
+        (
+            &["convert", HF, "--outfile", "x-{ftype}.gguf", "--max-shard-size", "1M"],
+            "{ftype} in the names of shards is not replaced",
+        ),
         (&["convert", HF, "x", "--store", "y"], "--store has no meaning for safetensors"),
         (&["split", GGUF], "the parts have no name"),
         (&[GGUF, "--metadata", "general.name"], "`weighbridge meta get"),
@@ -92,11 +95,30 @@ fn a_sentence_says_what_to_type() {
         (&["import", GGUF], "`weighbridge create NAME assets/sample/sample-Q8_0.gguf`"),
         (&["quantize", HF, "q4"], "q4 is no type: the types of 4 bits are Q4_K_M"),
         (&["quantize", HF, "Q4_K_M", "Q8_0"], "several types are given"),
+        (&["quantize", HF, "Q8_0", "--type", "mlx4"], "two types are given: Q8_0 and mlx4"),
+        (&["quantize", HF, "Q8_0", "--mlx", "4"], "two types are given: Q8_0 and 4"),
+        (&["convert", HF, "Q8_0", "--dtype", "bf16"], "two types are given: Q8_0 and bf16"),
         (&["split", GGUF, "3"], "`--max-shard-size 4G`"),
         (&["tokenize", GGUF, "README.md"], "README.md is a file, not the text"),
         (&["merge", "m-1-of-2.gguf", "m-2-of-2.gguf"], "the new model has no name"),
         (&["inspect", GGUF, "-o", "x.json"], "`> FILE` writes what is printed"),
-        (&["gguf-new-metadata", GGUF, "--remove-metadata", "x"], "`weighbridge meta rm SRC KEY"),
+        (
+            &["gguf-new-metadata", GGUF, "--remove-metadata", "x", "x.gguf"],
+            "the model has no such key",
+        ),
+        (
+            &["gguf-diff", GGUF, HF],
+            "did you mean `weighbridge diff assets/sample/sample-Q8_0.gguf assets/sample/hf`?",
+        ),
+        (
+            &["diff_models", GGUF, "a b"],
+            "did you mean `weighbridge diff assets/sample/sample-Q8_0.gguf 'a b'`?",
+        ),
+        (&["frob-nab", GGUF, HF], "`weighbridge help` lists the commands"),
+        (&["unsloth"], "`unsloth` alone names another program, not a command"),
+        (&["memory", GGUF, "8X"], "8X is no size"),
+        (&["convert", GGUF, "--lora", "x"], "the merged model has no name"),
+        (&["gguf-dump", GGUF, "--data-offset"], "`gguf-dump` has no option --data-offset here"),
         (&["llama-tts", "-m", GGUF], "Weighbridge has nothing for `llama-tts`"),
         (&["inspect", GGUF, "--verify"], "`weighbridge verify ...` is a command of its own"),
         (&["convert", HF, "--imatrix", "x"], "`quantize` has --imatrix"),
@@ -218,7 +240,7 @@ fn a_sentence_says_what_to_type() {
         (&["inspect", GGUF, "--list-devices"], "`weighbridge list devices` is a command"),
         (&["optimum-cli", "export", "onnx"], "GGUF, safetensors and MLX are written"),
         (&["mlx_lm.evaluate", "--model", HF], "tasks such as MMLU are not run"),
-        (&["mlx_lm.quant.awq", "--model", HF], "quantizes without calibration"),
+        (&["mlx_lm.quant.awq", "--model", HF], "nothing is calibrated here"),
         (&["llama-cli", "-m", GGUF, "--lora-scaled", "x", "0.5"], "DST --lora ADAPTER:0.5`"),
         (&["perplexity", GGUF, "--save-all-logits", "x"], "`weighbridge quality ORIGINAL MODEL`"),
         (&["meta", "set", GGUF, "nothing=1"], "a new one has a dot: general.nothing=u32:1"),
@@ -575,4 +597,34 @@ fn a_digest_may_be_in_a_file() {
     let (_folder, path) = file("SUMS", format!("{digest}  a\n{digest}  b\n").as_bytes());
     let said = refused(&["verify", GGUF, "--sha256", &path]);
     assert!(said.contains("2 digests: `sha256sum -c"), "{said}");
+}
+
+/// llama.cpp's placeholders in the name of a file stand for the type that is written.
+#[test]
+fn types_in_names() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let convert = ["convert_hf_to_gguf.py", HF, "--outfile"];
+    for (template, kind, name) in [
+        ("a-{ftype}.gguf", "auto", "a-bf16.gguf"),
+        ("b-{FTYPE}.gguf", "q8_0", "b-Q8_0.gguf"),
+        ("c-{outtype}.gguf", "q4_k_m", "c-q4_k_m.gguf"),
+    ] {
+        printed(&[&convert[..], &[&at(template), "--outtype", kind]].concat());
+        assert!(Path::new(&at(name)).is_file(), "{name}");
+    }
+}
+
+/// A list before the model takes none of the arguments after it.
+#[test]
+fn lists_before_the_model() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    std::fs::copy(crate::support::root().join(GGUF), at("out.gguf")).expect("a copy");
+    let matrix = "tests/fixtures/gguf/misc/imatrix.gguf";
+    let weights = ["llama-quantize", "--imatrix", matrix, "--exclude-weights", "output"];
+    let said = refused(&[&weights[..], &[GGUF, &at("out.gguf"), "Q8_0", "4"]].concat());
+    assert!(said.contains("out.gguf: already exists"), "{said}");
+    printed(&["llama-quantize", "--tensor-type", "attn_v=q6_k", HF, &at("new.gguf"), "Q8_0", "2"]);
+    assert!(Path::new(&at("new.gguf")).is_file());
 }

@@ -102,7 +102,7 @@ fn reports() {
     ");
     assert_snapshot!(told(store, &["create", "a", HF, "--quantize", "int6"]), @"
     2
-    error: invalid value 'int6' for '--quantize <TYPE>': not one of int4, int8, nvfp4, mxfp4, mxfp8
+    error: invalid value 'int6' for '--quantize <TYPE>': not one of int4, int8, nvfp4, mxfp4, mxfp8, Q8_0, Q4_K_M, ...
     ");
 }
 
@@ -516,4 +516,28 @@ fn memory_counts_attached_adapters() {
     };
     let bytes = std::fs::metadata(adapter).unwrap().len();
     assert_eq!(weights("tuned"), weights(&gguf) + bytes);
+}
+
+/// A type of llama-quantize makes the blob that `quantize` would write, with what the Modelfile adds.
+#[test]
+fn types_of_gguf() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let hf = std::fs::canonicalize(support::root().join(HF)).unwrap();
+    std::fs::write(at("Modelfile"), format!("FROM {}\nSYSTEM Be brief.\n", hf.display())).unwrap();
+    let made = run(&store, &["create", "tale", "-f", &at("Modelfile"), "--quantize", "q4_K_M"]);
+    assert_eq!(made.status, Some(0), "{}", made.err);
+    let quantized = run(&store, &["quantize", HF, &at("tale.gguf"), "Q4_K_M"]);
+    assert_eq!(quantized.status, Some(0), "{}", quantized.err);
+    let same = run(&store, &["diff", "tale", &at("tale.gguf")]);
+    assert_eq!(same.status, Some(0), "{}{}", same.out, same.err);
+    let shown = run(&store, &["show", "tale"]).out;
+    assert!(shown.contains("Q4_K_M") && shown.contains("Be brief."), "{shown}");
+    assert_eq!(run(&store, &["verify", "tale", "--strict"]).status, Some(0));
+    // What is quantized already is refused, as by Ollama.
+    let again = run(&store, &["create", "twice", "tale", "-q", "q8_0"]);
+    assert!(again.err.contains("already quantized"), "{}", again.err);
+    let dry = run(&store, &["create", "dry", HF, "-q", "Q8_0", "--dry-run"]);
+    assert!(dry.status == Some(0) && dry.out.contains("nothing was written"), "{}", dry.out);
 }

@@ -73,6 +73,28 @@ fn a_copy_leaves_the_original() {
     assert!(!Path::new(other).exists());
 }
 
+/// All options of gguf-new-metadata.
+#[test]
+fn a_copy_as_of_gguf_new_metadata() {
+    let (folder, path) = sample();
+    let copy = folder.path().join("copy.gguf");
+    let copy = copy.to_str().expect("UTF-8");
+    let words = ["gguf-new-metadata", "--general-name", "Copy", "--special-token", "eos", "<s>"];
+    let more = ["--remove-metadata", "general.size_label", "--chat-template", "{{ x }}"];
+    printed(&[&words[..], &more, &["--special-token-by-id", "pad", "3", &path, copy]].concat());
+    for (key, value) in [
+        ("general.name", Json::from("Copy")),
+        ("tokenizer.chat_template", "{{ x }}".into()),
+        ("tokenizer.ggml.eos_token_id", 0.into()),
+        ("tokenizer.ggml.padding_token_id", 3.into()),
+    ] {
+        assert_eq!(get(copy, key), value, "{key}");
+    }
+    assert_eq!(run(&["meta", "get", copy, "general.size_label"]).status, Some(5));
+    let kept = refused(&["meta", "set", &path, "--remove", "general.architecture"]);
+    assert!(kept.contains("`meta rm` with --force"), "{kept}");
+}
+
 #[test]
 fn values_from_files() {
     let (folder, path) = sample();

@@ -72,6 +72,10 @@ fn a_machine_without_models() {
     assert_eq!((ran.status, &*ran.out), (Some(0), ""));
     assert!(ran.err.contains("no models: no program's folder exists"), "{}", ran.err);
     assert_eq!(machine.json(0, &[]), json!({"schema": 1, "models": []}));
+    // The folders of the programs that are asked for.
+    let ran = machine.run(&["huggingface"]);
+    assert!(ran.err.contains("no models: there is no /"), "{}", ran.err);
+    assert!(ran.err.replace("\n", "").contains("hub;"), "{}", ran.err);
 }
 
 /// Nine layouts: each model is found once, under the name that its program's user knows.

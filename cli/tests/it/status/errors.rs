@@ -16,7 +16,7 @@ fn wrong_files() {
     error: ./model.gguf: the file is empty
      help: the download or copy failed: fetch the file again
     ");
-    assert_snapshot!(said("model.pt", b"PK\x03\x04.............."), @"
+    assert_snapshot!(said("model.pt", b"PK\x03\x04..............archive/data.pkl"), @"
     4
     error: ./model.pt: a zip archive: a PyTorch checkpoint (.pt, .pth, .bin)
      help: load it with PyTorch and save it with safetensors, or fetch the model's .safetensors files
@@ -39,7 +39,7 @@ fn wrong_files() {
     assert_snapshot!(said("ggml-model.bin", b"lmgg.............."), @r#"
     3
     error: ./ggml-model.bin: text, not weights; it begins with "lmgg.............."
-     help: a download saved the server's answer instead of the file: check the address, the name and the access token, and fetch the file again
+     help: a download may have saved the server's answer instead of the file: check the address, the name and the access token, and fetch the file again
     "#);
     assert_snapshot!(said("model.gguf.incomplete", b"GGUF\x03\0\0\0"), @"
     3
