@@ -261,6 +261,8 @@ impl Footprint {
         };
         let layers = config.n_layers.value as usize;
         let plan = match Plan::of(model) {
+            // To the plan, a layer whose matrices are not decoded has none.
+            Ok(_) if !model.resolution()?.undecoded.is_empty() => None,
             Ok(plan) => Some(plan),
             Err(Error::Unsupported(_)) => None,
             Err(error) => return Err(error),
@@ -316,27 +318,30 @@ impl Footprint {
     fn weigh(&mut self, model: &Model, config: Option<&ModelConfig>) -> Result<()> {
         let resolution = model.resolution()?;
         let mut seen = HashSet::new();
-        for mapping in &resolution.mapped {
-            for stored in &mapping.stored {
-                if !seen.insert(stored.as_str()) {
-                    continue;
+        let mapped = resolution.mapped.iter().flat_map(|mapping| {
+            mapping.stored.iter().map(|stored| (mapping.canonical.as_str(), stored.as_str()))
+        });
+        let undecoded = resolution.undecoded.iter();
+        let undecoded = undecoded.map(|array| (array.canonical.as_str(), array.stored.as_str()));
+        let mut has_output = false;
+        for (name, stored) in mapped.chain(undecoded) {
+            has_output |= name == "output.weight";
+            if !seen.insert(stored) {
+                continue;
+            }
+            let bytes = model.stored_tensor(stored)?.stored_bytes();
+            let layer = name.strip_prefix("layers.").and_then(|rest| rest.split_once('.'));
+            let layer = layer.and_then(|(number, _)| number.parse::<usize>().ok());
+            match layer.and_then(|number| self.weights.get_mut(number)) {
+                Some(weights) => *weights = weights.saturating_add(bytes),
+                None if name.starts_with("output") => {
+                    self.output = self.output.saturating_add(bytes);
                 }
-                let bytes = model.stored_tensor(stored)?.stored_bytes();
-                let name = mapping.canonical.as_str();
-                let layer = name.strip_prefix("layers.").and_then(|rest| rest.split_once('.'));
-                let layer = layer.and_then(|(number, _)| number.parse::<usize>().ok());
-                match layer.and_then(|number| self.weights.get_mut(number)) {
-                    Some(weights) => *weights = weights.saturating_add(bytes),
-                    None if name.starts_with("output") => {
-                        self.output = self.output.saturating_add(bytes);
-                    }
-                    None => self.input = self.input.saturating_add(bytes),
-                }
+                None => self.input = self.input.saturating_add(bytes),
             }
         }
         // The stored names of an unknown family have the number of the layer too.
         let is_unknown = resolution.architecture.is_none();
-        let mut has_output = model.has("output.weight");
         for tensor in model.stored_tensors() {
             if seen.contains(tensor.name()) {
                 continue;
@@ -545,7 +550,9 @@ fn without_plan(model: &Model, config: &ModelConfig, layer: usize) -> Result<Kep
         return of_config(config, layer);
     }
     let prefix = format!("layers.{layer}.attention.");
-    let attends = || resolution.mapped.iter().any(|row| row.canonical.starts_with(&prefix));
+    let mapped = resolution.mapped.iter().map(|row| &row.canonical);
+    let undecoded = resolution.undecoded.iter().map(|array| &array.canonical);
+    let attends = || mapped.chain(undecoded).any(|name| name.starts_with(&prefix));
     match of_tensors(model, config, layer) {
         Kept::Nothing if attends() => of_config(config, layer),
         kept => Ok(kept),

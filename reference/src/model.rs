@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use weighbridge::Model;
 use weighbridge::arch::{NormKind, Resolution};
+use weighbridge::bytes::Text;
 
 use crate::attention::Pass;
 use crate::cache::LayerCache;
@@ -190,12 +191,7 @@ impl Reference {
         if !missing.is_empty() {
             return Err(Error::Mismatch(format!("the model lacks {}", missing.join(", "))));
         }
-        // What has no meaning would not be computed with.
-        if let Some(first) = unknown.first() {
-            let fault =
-                format!("{} tensors without a canonical name, {first} first", unknown.len());
-            return Err(Error::Unsupported(fault));
-        }
+        check_named(model, unknown)?;
         let loader = Loader::new(model, device);
         let (dim, width, norm) = (plan.dim, plan.embedding_dim, plan.norm);
         let added = if plan.projected_first { dim } else { width };
@@ -520,6 +516,24 @@ impl Reference {
         }
         Ok(logits)
     }
+}
+
+/// Refuses a model with tensors that have no meaning: it would not be computed with them.
+fn check_named(model: &Model, unknown: &[String]) -> Result<()> {
+    let Some(first) = unknown.first() else { return Ok(()) };
+    // Arrays of a scheme that is not decoded have no names either.
+    if let Some(error) = model.unknown_values() {
+        return Err(error.into());
+    }
+    let config = model.document("config.json");
+    let class = config.and_then(|json| json.get("architectures")?.as_array()?.first()?.as_str());
+    let class = class.filter(|class| class.ends_with("Classification"));
+    let class = class.map_or_else(String::new, |class| {
+        let class = Text::new(class.as_bytes()).brief();
+        format!(": the head of {class}, whose scores are not computed")
+    });
+    let fault = format!("{} tensors without a canonical name, {first} first{class}", unknown.len());
+    Err(Error::Unsupported(fault))
 }
 
 /// The factors of embeddings: those of masked tokens are left out, and the others are scaled by the share

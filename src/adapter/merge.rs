@@ -106,6 +106,7 @@ impl Adapter {
         check_architecture(model, self)?;
         check_factor(self, factor)?;
         let (path, mut notes) = (Text::from_path(self.path()), model.merged().to_vec());
+        notes.extend(self.unread());
         let untied = untied(model, self)?;
         if untied.is_some() {
             notes.push(format!("{path}: {UNTIED}"));

@@ -18,6 +18,7 @@ mod tokenizer;
 use std::path::Path;
 
 use crate::arch::Dialect;
+use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::model::{Model, Tensor};
 
@@ -143,6 +144,12 @@ impl Adapter {
     /// The path of the adapter.
     pub fn path(&self) -> &Path {
         self.model.path()
+    }
+
+    /// Notes on files next to the adapter that are not merged with it.
+    pub(crate) fn unread(&self) -> impl Iterator<Item = String> {
+        let notes = self.model.notes().iter().filter(|note| note.names_unread);
+        notes.map(|note| format!("{}: {}", Text::from_path(&note.path), note.text))
     }
 
     /// `peft`, `mlx` or `gguf`.

@@ -33,6 +33,7 @@ pub(crate) mod tensor;
 mod tied;
 pub(crate) mod tower;
 pub(crate) mod transform;
+mod undecoded;
 pub(crate) mod variant;
 mod wrapper;
 
@@ -64,3 +65,4 @@ pub use rule::{NameRule, StoredForm};
 pub use runs::{Half, Projection};
 pub(crate) use runs::{RowLoops, RowSelection, RowSpan};
 pub use transform::{Axes, Change, RowOrder, Transform};
+pub use undecoded::Undecoded;

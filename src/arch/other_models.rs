@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use super::config;
 use crate::error::Error;
 use crate::store::Store;
 
@@ -60,6 +61,23 @@ pub(crate) fn found(store: &Store, architecture: Option<&str>) -> Option<&'stati
         }),
     };
     kind.or(is_class.then_some(KIND))
+}
+
+/// The ends of the names of transformers' classes of vision and audio models without a language model.
+const TOWER_CLASSES: &[&str] = &[
+    "VisionModel",
+    "VisionModelWithProjection",
+    "VisionTransformer",
+    "AudioEncoder",
+    "AudioModel",
+];
+
+/// The class of a vision or audio model without a language model: `SiglipVisionModel`.
+pub(crate) fn tower_alone(store: &Store) -> Option<&str> {
+    let config = store.document("config.json")?;
+    let class = config.get("architectures")?.as_array()?.first()?.as_str()?;
+    let is_alone = config::nested_configs(config).len() == 1;
+    (is_alone && TOWER_CLASSES.iter().any(|end| class.ends_with(end))).then_some(class)
 }
 
 /// The class of diffusers that a model is of.

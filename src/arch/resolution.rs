@@ -7,6 +7,7 @@ use std::fmt;
 use super::architecture::{Architecture, RopeLayout};
 use super::mapping::{self, Mapping};
 use super::tensor::CanonicalTensor;
+use super::undecoded::Undecoded;
 use super::wrapper::OwnPieces;
 use super::{auxiliary, wrapper};
 use crate::bytes::Text;
@@ -55,6 +56,8 @@ pub struct Resolution {
     pub auxiliary: Vec<Auxiliary>,
     /// Stored names without a canonical name, in the order of the files.
     pub unknown: Vec<String>,
+    /// Those among them that stand for canonical tensors in a quantization scheme which is not decoded.
+    pub undecoded: Vec<Undecoded>,
     /// Canonical names of tensors that the architecture requires and the model lacks. Ranges of
     /// whole layers form one entry, `layers.4..8`; so does a tensor that several layers lack,
     /// `layers.[0-3,7].ffn.up.weight`.
@@ -95,7 +98,8 @@ impl Resolution {
         reason: String,
     ) -> Self {
         let (wrapper, wrapped, own_pieces) = (String::new(), 0, OwnPieces::default());
-        let (renamed, aliases, mapped, auxiliary, unknown, missing) = Default::default();
+        let (renamed, aliases, mapped, auxiliary) = Default::default();
+        let (unknown, undecoded, missing) = Default::default();
         Self {
             architecture,
             dialect,
@@ -109,8 +113,15 @@ impl Resolution {
             mapped,
             auxiliary,
             unknown,
+            undecoded,
             missing,
         }
+    }
+
+    /// The first array that stands for a canonical tensor in a scheme which is not decoded.
+    pub(crate) fn undecoded(&self, canonical: &str) -> Option<&str> {
+        let found = self.undecoded.iter().find(|array| array.canonical == canonical);
+        found.map(|array| array.stored.as_str())
     }
 
     /// Whether no family describes the model, and its canonical names were derived from stored names and

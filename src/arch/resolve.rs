@@ -20,7 +20,7 @@ use super::rule::{self, NameRule, StoredForm};
 use super::source::SourceModel;
 use super::transform::{RowOrder, Transform};
 use super::wrapper::OwnPieces;
-use super::{other_models, structure, tied, wrapper};
+use super::{other_models, structure, tied, undecoded, wrapper};
 use crate::dialect::Dialect;
 use crate::error::{Error, Result};
 use crate::json::Json;
@@ -272,7 +272,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
             experts.stored.push((expert, stored.clone().into_owned()));
         }
     }
-    settle_names(store, &mut resolution);
+    settle_names(store, &mut resolution, (&names, &within));
     add_aliases((store, reader.as_ref()), &mut resolution, (&names, &required), &mut ranks);
     let experts = experts.into_values();
     add_experts(experts, &mut resolution).map_err(|error| error.in_file(store.path()))?;
@@ -286,6 +286,19 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
             missing(architecture, &required, &resolution.mapped, (&layers, promised));
     }
     Ok(resolution)
+}
+
+/// Adds the arrays of a scheme that is not decoded, by the names that their modules' weights would have.
+fn add_undecoded(store: &Store, resolution: &mut Resolution, names: &DialectRows, within: &str) {
+    let (Some(architecture), Err(_)) = (resolution.architecture, store.check_known()) else {
+        return;
+    };
+    let look = |name: &str| {
+        let found = find(name, architecture, resolution.dialect, names)?;
+        Some(rule::expand(found.rows.first()?.canonical, found.layer))
+    };
+    let canonical = |name: &str| look(name).or_else(|| look(name.strip_prefix(within)?));
+    resolution.undecoded = undecoded::find(store, resolution, canonical);
 }
 
 /// Maps required tensors that are stored under another name: safetensors' `save_model` writes a tensor of several
@@ -323,7 +336,8 @@ fn add_aliases(
 
 /// Leaves names as they are where the language model is part of another one, but for those of towers that are
 /// stored as if they were parts of the language model.
-fn settle_names(store: &Store, resolution: &mut Resolution) {
+fn settle_names(store: &Store, resolution: &mut Resolution, (names, within): (&DialectRows, &str)) {
+    add_undecoded(store, resolution, names, within);
     let config = store.document("config.json");
     let is_projector = |tensor: &Auxiliary| tensor.reason == auxiliary::PROJECTOR;
     let is_other = config.is_some_and(|config| !auxiliary::has_other_models(config));

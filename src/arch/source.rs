@@ -109,6 +109,15 @@ impl<'a> SourceModel<'a> {
         Some(self.reader.store.find(mapping.stored.first()?)?.shape())
     }
 
+    /// The number of rows of the stored tensor that holds this canonical matrix. llama.cpp's programs store a matrix
+    /// of one row without that axis.
+    pub(crate) fn rows(&self, canonical: &str) -> Option<u64> {
+        match self.shape(canonical)? {
+            [_] => Some(1),
+            shape => shape.first().copied(),
+        }
+    }
+
     /// The value of a config field as the files state it.
     pub(crate) fn row(&self, name: &str) -> Result<Option<Json>> {
         let Some(key) = key(name) else { return Ok(None) };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::Probe;
 use super::foreign::{IMATRIX, ONNX, PICKLE, advised, is_partial};
-use crate::bytes::Text;
+use crate::bytes::{Source, Text};
 use crate::error::{Error, ErrorKind};
 use crate::place::hub::has_files;
 
@@ -82,7 +82,12 @@ pub(super) fn error(probe: &Probe<'_>) -> Error {
             if *kind == ErrorKind::UnknownContainer && !inner.is_empty() {
                 break;
             }
-            let fault = format!("the directory contains {what}, such as {name}");
+            let mut pickles = names.iter().filter(fits).take(MOST).filter(|_| *advice == PICKLE);
+            if let Some(error) = pickles.find_map(|name| damaged(probe, name)) {
+                return error;
+            }
+            let missing = missing_pickles(probe, names);
+            let fault = format!("the directory contains {what}, such as {name}{missing}");
             return advised(Error::new(*kind, fault), advice);
         }
     }
@@ -105,6 +110,47 @@ pub(super) fn error(probe: &Probe<'_>) -> Error {
 
 /// The most folders that are looked into and named.
 const MOST: usize = 64;
+
+/// The error of a file that is no whole file of its format: cut short, or a server's answer. Only files of this machine
+/// are read.
+fn damaged(probe: &Probe<'_>, name: &str) -> Option<Error> {
+    let path = Some(probe.path.join(name)).filter(|path| path.is_file())?;
+    let source = Source::open(&path, probe.options.access).ok()?;
+    let error = super::foreign::check(&source, probe.options).err()?;
+    (error.kind() != ErrorKind::Unsupported).then(|| error.in_file(&path))
+}
+
+/// The list of MD5 sums next to Meta's weights.
+const CHECKLIST: &str = "checklist.chk";
+
+/// The files of Meta's weights (`consolidated.02.pth`) that are missing, for a message: those between others, and those
+/// that the list next to them has.
+fn missing_pickles(probe: &Probe<'_>, names: &[String]) -> String {
+    let number =
+        |name: &str| name.strip_prefix("consolidated.")?.strip_suffix(".pth")?.parse::<u16>().ok();
+    let last = names.iter().filter_map(|name| number(name)).max();
+    let between = (0..last.unwrap_or(0)).map(|number| format!("consolidated.{number:02}.pth"));
+    let path = probe.path.join(CHECKLIST);
+    let small = std::fs::metadata(&path).is_ok_and(|file| file.len() < 1 << 16);
+    let source = small.then(|| Source::open(&path, probe.options.access).ok()).flatten();
+    let list = source.and_then(|source| {
+        let mut bytes = crate::bytes::try_zeroed(usize::try_from(source.len()).ok()?).ok()?;
+        source.read_at(0, &mut bytes).ok()?;
+        String::from_utf8(bytes).ok()
+    });
+    let listed = list.iter().flat_map(|text| text.lines());
+    let listed = listed.filter_map(|line| line.split_whitespace().nth(1).map(str::to_owned));
+    let listed = listed.filter(|name| number(name).is_some());
+    let mut missing: Vec<String> = between.chain(listed).collect();
+    missing.retain(|name| !names.contains(name));
+    missing.sort_unstable();
+    missing.dedup();
+    match missing.as_slice() {
+        [] => String::new(),
+        [one] => format!("; {one} is missing"),
+        several => format!("; {} are missing", several.join(", ")),
+    }
+}
 
 /// The folders of a directory that hold weights.
 fn models_inside(path: &Path, names: &[String]) -> Vec<String> {

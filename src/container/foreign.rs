@@ -1,7 +1,7 @@
 //! Recognizes files of other formats that users mistake for models, and says what to do with each.
 
 use super::{OpenOptions, Probe};
-use crate::bytes::{Access, Source, is_content_addressed};
+use crate::bytes::{Source, is_content_addressed, try_zeroed};
 use crate::error::{AdvisedOption, Error, ErrorKind, Result};
 use crate::json::Json;
 
@@ -70,7 +70,8 @@ pub(super) fn check(source: &Source, options: &OpenOptions) -> Result<()> {
     let head = head.get_mut(..len).unwrap_or_default();
     source.read_at(0, head)?;
     let (path, len) = (source.path(), source.len());
-    recognize(&Probe { path, head, len, directory: None, options }).map_or(Ok(()), Err)
+    recognize(&Probe { path, head, len, source: Some(source), directory: None, options })
+        .map_or(Ok(()), Err)
 }
 
 /// The error for a path that is recognizably something else, or `None`.
@@ -95,8 +96,8 @@ pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {
     if let Some(error) = zipped(probe, name) {
         return Some(error);
     }
-    if let Some(foreign) = FOREIGN.iter().find(|foreign| probe.head.starts_with(foreign.magic)) {
-        return Some(Error::new(foreign.kind, foreign.what).advise(foreign.advice));
+    if let Some(error) = by_magic(probe) {
+        return Some(error);
     }
     // A tar archive starts with a file name, which may begin with GGUF's magic but is not followed
     // by a version, 1 to 3 in four bytes. In a GGUF file, the bytes at this offset may have any
@@ -151,13 +152,14 @@ pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {
     None
 }
 
-/// The error for a zip archive that holds arrays or a pickle.
+/// The error for a zip archive that is cut short, or holds arrays or a pickle.
 fn zipped(probe: &Probe<'_>, name: &str) -> Option<Error> {
     let (what, advice) = match probe.head.starts_with(b"PK") {
         true if name.ends_with(".npz") => (
             "NumPy arrays (.npz), which are opened with the config next to them",
             "give the directory: it needs weights.npz and config.json, or adapters.npz and the adapter_config.json of mlx-lm",
         ),
+        true if is_cut_archive(probe) => return Some(cut_archive()),
         true if holds_pickle(probe) => {
             ("a zip archive: a PyTorch checkpoint (.pt, .pth, .bin)", PICKLE)
         }
@@ -171,12 +173,47 @@ fn holds_pickle(probe: &Probe<'_>) -> bool {
     const NAME: &[u8] = b"/data.pkl";
     const END: u64 = 1 << 16;
     let end = || {
-        let source = Source::open(probe.path, Access::Read).ok()?;
+        let source = probe.source?;
         let start = source.len().saturating_sub(END);
         source.bytes(start..source.len()).ok().map(|bytes| bytes.to_vec())
     };
     let has = |bytes: &[u8]| bytes.windows(NAME.len()).any(|window| window == NAME);
     has(probe.head) || end().is_some_and(|bytes| has(&bytes))
+}
+
+/// The number of entries that the record at the end of a zip archive states; the largest, if the bytes of an entry look
+/// like that record too. `None` without such a record.
+///
+/// # Errors
+///
+/// `Io` if the file cannot be read.
+pub(super) fn most_entries(source: &Source) -> Result<Option<u16>> {
+    // The record takes 22 bytes, and a comment of at most 65,535 bytes may follow it.
+    let len = source.len().min(22 + 65_535);
+    let mut tail = try_zeroed(usize::try_from(len).unwrap_or(0))?;
+    source.read_at(source.len().saturating_sub(len), &mut tail)?;
+    let found = tail.windows(22).filter(|record| record.starts_with(b"PK\x05\x06"));
+    let counts =
+        found.filter_map(|record| Some(u16::from_le_bytes(*record.get(10..12)?.first_chunk()?)));
+    Ok(counts.max())
+}
+
+/// The error for a zip archive without the record at its end.
+pub(super) fn cut_archive() -> Error {
+    Error::malformed("the zip archive is incomplete: the record at its end is missing")
+        .advise("the file is cut short: fetch it again")
+}
+
+/// The error for a format that is recognized by its first bytes.
+fn by_magic(probe: &Probe<'_>) -> Option<Error> {
+    let foreign = FOREIGN.iter().find(|foreign| probe.head.starts_with(foreign.magic))?;
+    Some(Error::new(foreign.kind, foreign.what).advise(foreign.advice))
+}
+
+/// Whether the file is a zip archive that was cut short.
+fn is_cut_archive(probe: &Probe<'_>) -> bool {
+    let source = probe.source.filter(|_| probe.head.starts_with(b"PK\x03\x04"));
+    source.is_some_and(|source| most_entries(source).is_ok_and(|count| count.is_none()))
 }
 
 /// Whether a name is that of a file that was cut into pieces, without regard to its tensors, such as

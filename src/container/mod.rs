@@ -126,7 +126,8 @@ fn look(path: &Path, options: &OpenOptions) -> Result<(&'static Container, Detec
             // As many as a model may have shards, plus some thousand.
             let most = options.limits.shards as usize + 4096;
             let names = options.files.names(path, most)?;
-            let probe = Probe { path, head: &[], len: 0, directory: Some(&names), options };
+            let probe =
+                Probe { path, head: &[], len: 0, source: None, directory: Some(&names), options };
             Ok((choose(&probe)?, DetectedPath::Directory(path.to_path_buf(), names)))
         }
         Err(error) => Err(error),
@@ -138,7 +139,14 @@ fn choose_file(source: &Source, options: &OpenOptions) -> Result<&'static Contai
     let len = usize::try_from(source.len()).unwrap_or(usize::MAX).min(head.len());
     let head = head.get_mut(..len).unwrap_or_default();
     source.read_at(0, head)?;
-    choose(&Probe { path: source.path(), head, len: source.len(), directory: None, options })
+    choose(&Probe {
+        path: source.path(),
+        head,
+        len: source.len(),
+        source: Some(source),
+        directory: None,
+        options,
+    })
 }
 
 fn choose(probe: &Probe<'_>) -> Result<&'static Container> {

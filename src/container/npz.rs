@@ -10,6 +10,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 use super::OpenOptions;
+use super::foreign::{cut_archive, most_entries};
 use crate::bytes::{Source, Text, try_zeroed};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -89,22 +90,12 @@ const ENTRIES: u16 = 50_000;
 
 /// Refuses archives with too many entries before they are listed, by the record at the end.
 fn check_entries(source: &Source) -> Result<()> {
-    // The record takes 22 bytes, and a comment of at most 65,535 bytes may follow it.
-    let len = source.len().min(22 + 65_535);
-    let mut tail = try_zeroed(usize::try_from(len).unwrap_or(0))?;
-    source.read_at(source.len().saturating_sub(len), &mut tail)?;
-    let found = tail.windows(22).filter(|record| record.starts_with(b"PK\x05\x06"));
-    let counts =
-        found.filter_map(|record| Some(u16::from_le_bytes(*record.get(10..12)?.first_chunk()?)));
-    match counts.max() {
+    match most_entries(source)? {
         Some(count) if count > ENTRIES => {
             Err(Error::limit("arrays in one archive", count.into(), ENTRIES.into(), "tensors"))
         }
         Some(_) => Ok(()),
-        None => {
-            Err(Error::malformed("the zip archive is incomplete: the record at its end is missing")
-                .advise("the file is cut short: fetch it again"))
-        }
+        None => Err(cut_archive()),
     }
 }
 

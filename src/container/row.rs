@@ -68,6 +68,8 @@ pub(crate) struct Probe<'a> {
     pub(crate) head: &'a [u8],
     /// The length of the file.
     pub(crate) len: u64,
+    /// The file, if the path is that of one.
+    pub(crate) source: Option<&'a Source>,
     /// The sorted file names, if the path is a directory.
     pub(crate) directory: Option<&'a [String]>,
     /// The options and limits of files that detection reads.

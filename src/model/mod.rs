@@ -478,6 +478,11 @@ impl Model {
         Ok(mapped.chain(unknown.iter().map(String::as_str)))
     }
 
+    /// The error of the first tensor whose values cannot be read, since its quantization scheme is not decoded.
+    pub fn unknown_values(&self) -> Option<Error> {
+        self.inner.store.check_known().err()
+    }
+
     /// Whether the model has a tensor with this canonical name.
     pub fn has(&self, name: &str) -> bool {
         self.mapping(name).is_ok_and(|mapping| mapping.is_some())

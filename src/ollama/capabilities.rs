@@ -33,7 +33,11 @@ pub(crate) fn capabilities(model: &Model) -> Vec<String> {
             if config.is_some_and(encodes) || family.is_some_and(|family| family.encodes) {
                 return vec!["embedding".to_owned()];
             }
-            match family.is_none() && other_models::found(model.store(), None).is_some() {
+            let is_other = || {
+                other_models::found(model.store(), None).is_some()
+                    || other_models::tower_alone(model.store()).is_some()
+            };
+            match family.is_none() && is_other() {
                 true => Vec::new(),
                 false => of_directory(model),
             }

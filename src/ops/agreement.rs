@@ -193,7 +193,10 @@ impl PlannedDirectory<'_> {
                 (false, why)
             }
             None if never || !self.generates(config) => return Ok(()),
-            None => (true, "no output matrix is stored".to_owned()),
+            None => match self.model.resolution()?.undecoded(OUTPUT) {
+                Some(codes) => (false, format!("{codes} is stored")),
+                None => (true, "no output matrix is stored".to_owned()),
+            },
         };
         self.state_tied(tied, &why, config, notes);
         Ok(())

@@ -9,6 +9,7 @@ use crate::arch::{
     Resolution, Transform, architecture_name, canonical_names, dialect_tensors, family,
     source_model,
 };
+use crate::container::safetensors::stored_unquantized;
 use crate::dtype::DType;
 use crate::error::{AdvisedOption, Error, Result};
 use crate::json::Json;
@@ -405,8 +406,8 @@ impl Translation<'_> {
                 tensor = tensor.squeeze(0)?;
             }
             // llama-quantize leaves out axes of length 1.
-            let row =
-                self.dialect != Dialect::Gguf && parts.iter().any(|(part, _)| part.ends_with(ROW));
+            let is_row = |part: &str| ROWS.iter().any(|end| part.ends_with(end));
+            let row = self.dialect != Dialect::Gguf && parts.iter().any(|(part, _)| is_row(part));
             let tensor = if row { tensor.into_row() } else { tensor };
             // mlx-lm drops axes of length 1.
             let tensor = match parts.first().and_then(|(part, _)| self.keyed(part)) {
@@ -464,10 +465,13 @@ impl Translation<'_> {
     }
 }
 
-/// The fault of a model most of whose tensors its family does not have.
+/// The fault of a model most of whose tensors its family does not have. Arrays of a scheme that is not decoded are no
+/// tensors of another family.
 pub(super) fn of_another_kind(resolution: &Resolution, class: Option<&str>) -> Option<String> {
     let family = resolution.architecture?.name;
-    let (unknown, mapped) = (resolution.unknown.len(), resolution.mapped.len());
+    let undecoded = resolution.undecoded.len();
+    let unknown = resolution.unknown.len().saturating_sub(undecoded);
+    let mapped = resolution.mapped.len().saturating_add(undecoded);
     let (reason, others) = (&resolution.reason, unknown.saturating_sub(1));
     let class = class.map_or_else(String::new, |class| format!(" (class {class})"));
     (unknown > mapped).then(|| {
@@ -513,7 +517,9 @@ fn unknown_fault(
     let globs: Vec<String> =
         resolution.unknown_globs().iter().map(|glob| format!("{{}} '{glob}'")).collect();
     let advice = format!("if the model works without {it}, leave {it} out: {}", globs.join(" "));
-    Error::unsupported(format!("not a known tensor of {family}{class}{others}"))
+    let unquantized = stored_unquantized(store);
+    let why = unquantized.map_or_else(String::new, |found| format!(": {}", found.fault()));
+    Error::unsupported(format!("not a known tensor of {family}{class}{others}{why}"))
         .advise_option(advice, AdvisedOption::LeaveOut)
 }
 
@@ -595,8 +601,8 @@ fn from_keys(model: &Model, architecture: &Architecture) -> Result<Vec<Tensor>> 
     Ok(tensors)
 }
 
-/// A canonical tensor that is a matrix of one row.
-const ROW: &str = "ffn.shared_expert.router.weight";
+/// Canonical tensors that are matrices of one row: always, or for one label.
+const ROWS: [&str; 2] = ["ffn.shared_expert.router.weight", "classifier.output.weight"];
 
 /// Whether a tensor is written with its stored codes, and therefore in their order.
 fn stays_packed((view, transform): &(Tensor, Transform)) -> bool {

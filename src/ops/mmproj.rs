@@ -6,7 +6,8 @@ use std::collections::{BTreeSet, HashSet};
 use super::rewrite::merge;
 use crate::arch::tower::{Tower, TowerConfig, TowerForm, TowerTensor};
 use crate::arch::transform::{PLUS_ONE, SOFTPLUS, SQUEEZED};
-use crate::arch::{Auxiliary, Resolution, family};
+use crate::arch::{Auxiliary, Resolution, family, other_models};
+use crate::bytes::Text;
 use crate::container::gguf;
 use crate::dtype::DType;
 use crate::engines::llama_cpp;
@@ -74,6 +75,15 @@ fn tower(model: &Model) -> Result<(&'static Tower, TowerConfig<'_>)> {
         if of_towers(model.resolution()?).next().is_some() {
             let fault = "config.json has neither vision_config nor audio_config, which the file requires (mmproj)";
             return Err(Error::unsupported(fault).advise(converter(model)));
+        }
+        if let Some(class) = other_models::tower_alone(store) {
+            let fault = format!(
+                "a vision or audio model alone ({}), without the language model for which an mmproj file is written",
+                Text::new(class.as_bytes()).brief()
+            );
+            return Err(
+                Error::unsupported(fault).advise("give the directory of the whole model (mmproj)")
+            );
         }
         let fault = "the model has no vision model, so that there is no mmproj file to write";
         return Err(Error::unsupported(fault));

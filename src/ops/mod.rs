@@ -90,7 +90,7 @@ pub use statistics::{
 };
 pub use verify::{
     Consistency, HashChange, HashDifference, TensorFinding, VerifyOptions, VerifyReport,
-    check_consistency, missing_head, verify,
+    check_consistency, digest_fault, missing_head, verify,
 };
 
 use crate::bytes::Text;

@@ -2,6 +2,7 @@
 
 use crate::error::{ErrorKind, Result};
 use crate::model::{AxisRanges, Convention, Mesh, Model, Sharding, Tensor};
+use crate::store::tensor::StoredTensor;
 
 /// The report of [`shares`].
 #[derive(Clone, Debug)]
@@ -14,7 +15,7 @@ pub struct SharesReport {
     pub pipeline_parallel: u64,
     /// Ranks of expert parallelism.
     pub expert_parallel: u64,
-    /// Bytes of the whole model, as it is loaded.
+    /// Bytes of the whole model, as it is stored.
     pub bytes: u64,
     /// The ranks, in order.
     pub ranks: Vec<RankShare>,
@@ -52,7 +53,7 @@ pub struct SharedTensor {
     pub dtype: String,
     /// Its dimensions, outermost first.
     pub shape: Vec<u64>,
-    /// Bytes of the whole tensor, as it is loaded.
+    /// Bytes of the whole tensor, as it is stored.
     pub bytes: u64,
     /// The axis along which it is divided: `outputs by query heads`. Empty if every rank has the
     /// whole tensor.
@@ -70,7 +71,7 @@ pub struct TensorShare {
     pub rank: u64,
     /// Dimensions of the part, outermost first.
     pub shape: Vec<u64>,
-    /// Bytes of the part, as it is loaded.
+    /// Bytes of the part, as it is stored.
     pub bytes: u64,
     /// The ranges of the tensor that the rank has. Along an axis without a range it has everything.
     pub ranges: Vec<SharedRange>,
@@ -123,7 +124,7 @@ pub fn shares(model: &Model, mesh: &Mesh) -> Result<SharesReport> {
             name: name.to_owned(),
             dtype: tensor.dtype_label(),
             shape: tensor.shape().to_vec(),
-            bytes: loaded_bytes(&tensor)?,
+            bytes: kept_bytes(&tensor)?,
             divided: model.cut_of(name)?.map(|cut| cut.describe()).unwrap_or_default(),
             parts: Vec::new(),
         });
@@ -139,7 +140,7 @@ pub fn shares(model: &Model, mesh: &Mesh) -> Result<SharesReport> {
             let share = TensorShare {
                 rank: own.rank,
                 shape: part.shape().to_vec(),
-                bytes: loaded_bytes(&part)?,
+                bytes: kept_bytes(&part)?,
                 ranges: ranges.into_iter().flat_map(along).collect(),
             };
             own.tensors += 1;
@@ -163,17 +164,25 @@ fn along(AxisRanges { axis, ranges }: AxisRanges) -> impl Iterator<Item = Shared
     ranges.into_iter().map(range)
 }
 
-/// Bytes of a tensor as [`WeightProvider`](crate::WeightProvider) loads it: packed if possible, else
-/// its values.
-fn loaded_bytes(tensor: &Tensor) -> Result<u64> {
-    let values = || {
-        let width = u64::from(tensor.values_dtype().descriptor().block_bytes);
-        tensor.elements().saturating_mul(width)
-    };
+/// Bytes of a tensor that engines keep as it is stored: those of its packed parts; its part of the stored bytes, where a
+/// scheme packs across rows or a block is divided; those of its values, where these are computed.
+fn kept_bytes(tensor: &Tensor) -> Result<u64> {
     match tensor.packed() {
         Ok(parts) => Ok(parts.iter().map(|part| part.bytes).sum()),
         Err(error) if error.kind() == ErrorKind::Io => Err(error),
-        // Only its values can be loaded.
-        Err(_) => Ok(values()),
+        Err(_) if tensor.why_computed().is_some() => {
+            let width = u64::from(tensor.values_dtype().descriptor().block_bytes);
+            Ok(tensor.elements().saturating_mul(width))
+        }
+        Err(_) => {
+            let stored = |(bytes, elements): (u64, u64), tensor: StoredTensor<'_>| {
+                let bytes = bytes.saturating_add(tensor.stored_bytes());
+                (bytes, elements.saturating_add(tensor.elements()))
+            };
+            let (bytes, elements) = tensor.stored_tensors().fold((0, 0), stored);
+            let share = u128::from(bytes) * u128::from(tensor.elements());
+            let share = share.div_ceil(u128::from(elements.max(1)));
+            Ok(u64::try_from(share).unwrap_or(u64::MAX))
+        }
     }
 }

@@ -139,13 +139,20 @@ pub struct Note {
     /// Whether the file breaks a rule of its format, for which
     /// [`Strictness::Strict`](crate::Strictness::Strict) refuses it.
     pub breaks_rule: bool,
+    /// Whether the remark names files next to the model that are not read.
+    pub names_unread: bool,
 }
 
 impl Note {
     pub(crate) fn new(path: &Path, text: impl AsRef<str>) -> Self {
         // The text may contain names from files; they are escaped.
         let text = Text::new(text.as_ref().as_bytes()).brief();
-        Self { path: path.to_path_buf(), text, breaks_rule: false }
+        Self { path: path.to_path_buf(), text, breaks_rule: false, names_unread: false }
+    }
+
+    /// A remark on files that are not read.
+    pub(crate) fn unread(folder: &Path, text: impl AsRef<str>) -> Self {
+        Self { names_unread: true, ..Self::new(folder, text) }
     }
 
     /// A remark on a broken rule.

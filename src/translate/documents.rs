@@ -121,9 +121,9 @@ pub(crate) fn rows_before_positions(store: &Store, resolution: &Resolution) -> R
     if store.encoding() == Encoding::Gguf {
         // The kept config counts all rows, the tensor has those of positions alone.
         let kept = Kept::read(store.metadata()).map_err(|error| error.in_file(store.path()))?;
-        let stored = model.shape("position_embedding.weight").and_then(|shape| shape.first());
+        let stored = model.rows("position_embedding.weight");
         if let (Some(all), Some(stored)) = (kept.count("max_position_embeddings"), stored)
-            && let Some(before @ 1..=16) = all.checked_sub(*stored)
+            && let Some(before @ 1..=16) = all.checked_sub(stored)
         {
             return Ok(before);
         }

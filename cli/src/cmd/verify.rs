@@ -126,9 +126,14 @@ fn one(args: &Verify, list: Option<&HashList>, path: &Path) -> Done {
         false => (args.open.options(), options),
     };
     let model = open.open(path);
+    // A digest needs no format.
+    if let (Err(error), Some(hex), true) = (&model, &args.sha256, path.is_file()) {
+        return compare(args, path, hex, error);
+    }
     // A reader of the lines of many files would miss it.
     if let (Err(error), true) = (&model, args.json) {
-        json::write(&Versioned::of(path, Unopened { ok: false, error: error.into() }))?;
+        let faults = Vec::new();
+        json::write(&Versioned::of(path, Unopened { ok: false, faults, error: error.into() }))?;
     }
     let model = model?;
     let report = ops::verify(&model, &options)?;
@@ -155,10 +160,32 @@ fn one(args: &Verify, list: Option<&HashList>, path: &Path) -> Done {
     Ok(found)
 }
 
+/// Compares the SHA-256 of a file that is no model, which `error` says.
+fn compare(args: &Verify, path: &Path, hex: &str, error: &weighbridge::Error) -> Done {
+    let fault = ops::digest_fault(path, hex)?;
+    let ok = fault.is_none();
+    if args.json {
+        let faults = fault.into_iter().collect();
+        json::write(&Versioned::of(path, Unopened { ok, faults, error: error.into() }))?;
+    } else {
+        let mut out = print::stdout();
+        match fault {
+            Some(fault) => writeln!(out, "fault: {fault}")?,
+            None => writeln!(out, "{}: ok: the SHA-256 is the given one", shown(path))?,
+        }
+        out.flush()?;
+        note(&format!("nothing else was checked: {error}"));
+    }
+    Ok(if ok { Status::Fine } else { Status::Found })
+}
+
 /// The report on a model that does not open.
 #[derive(Serialize)]
 struct Unopened {
     ok: bool,
+    /// That of the digest.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    faults: Vec<String>,
     error: Failure,
 }
 

@@ -119,7 +119,7 @@ pub(crate) fn derived(reader: &ConfigReader<'_>, resolution: &Resolution) -> Res
         vocab_size: vocab_size(reader, embedding, more, core.vocab_size)?,
         norm_kind,
         norm_eps,
-        tie_embeddings: tied(embedding, output, core.tie_embeddings),
+        tie_embeddings: tied(resolution, embedding, output, core.tie_embeddings),
         n_experts,
         layers,
         attention: draft.attention,
@@ -737,13 +737,16 @@ fn vocab_size(
 
 /// Whether the embedding serves as output matrix.
 fn tied(
+    resolution: &Resolution,
     embedding: Option<StoredTensor<'_>>,
     output: Option<StoredTensor<'_>>,
     stated: Option<Field<bool>>,
 ) -> Option<Field<bool>> {
+    let output = output.map(|output| output.name().to_string());
+    let output = output.or_else(|| resolution.undecoded("output.weight").map(str::to_owned));
     match (embedding, output) {
         (_, Some(output)) => {
-            let source = FieldSource::tensors(format!("{} is stored", output.name()));
+            let source = FieldSource::tensors(format!("{output} is stored"));
             Some(Field::derived(false, source))
         }
         (Some(_), None) => {

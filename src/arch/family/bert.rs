@@ -116,7 +116,7 @@ fn plus_pad(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> 
 /// Labels of a classifier, as the converter writes them. The two default labels of a config are
 /// omitted, unless there is a classifier of two rows: llama.cpp takes their number from the labels.
 pub(super) fn labels(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
-    let rows = model.shape("classifier.output.weight").and_then(|shape| shape.first().copied());
+    let rows = model.rows("classifier.output.weight");
     let Some(Json::Object(stated)) = model.config_value("id2label") else {
         // transformers omits the two default labels.
         if rows == Some(2) {
@@ -143,7 +143,7 @@ pub(super) fn labels(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Resul
 
 /// The inverse of [`labels`]: a label for each row of the classifier.
 pub(super) fn labelled(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
-    let rows = model.shape("classifier.output.weight").and_then(|shape| shape.first().copied());
+    let rows = model.rows("classifier.output.weight");
     let rows = rows.ok_or_else(|| model.inexpressible("a classifier without cls.output.weight"))?;
     let key = format!("{}.classifier.output_labels", model.architecture());
     let stated = model.metadata().array(&key);

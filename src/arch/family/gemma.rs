@@ -182,7 +182,7 @@ fn own_embeddings(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Resul
     let count = |field: &str| model.derived(field).unwrap_or_else(|| 0.into());
     out.insert("hidden_size_per_layer_input".to_owned(), count("per_layer_dim"));
     out.insert("num_kv_shared_layers".to_owned(), count("n_kv_shared_layers"));
-    let rows = model.shape("per_layer_embedding.weight").and_then(|shape| shape.first().copied());
+    let rows = model.rows("per_layer_embedding.weight");
     let rows = rows.map(Json::from).or_else(|| model.derived("vocab_size"));
     out.extend(rows.map(|rows| ("vocab_size_per_layer_input".to_owned(), rows)));
     Ok(())
@@ -191,7 +191,7 @@ fn own_embeddings(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Resul
 /// Gemma 3n: numbers that no key states are derived from its tensors. The fractions of activations
 /// that are dropped are stored as quantiles of a normal distribution.
 fn altup_config(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
-    let rank = model.shape("layers.0.laurel.left.weight").and_then(|shape| shape.first().copied());
+    let rank = model.rows("layers.0.laurel.left.weight");
     let rank = rank.ok_or_else(|| model.missing_in_model("layers.0.laurel.left.weight"))?;
     out.insert("laurel_rank".to_owned(), rank.into());
     let scaled = model.has("layers.0.altup.output_scale");

@@ -16,7 +16,9 @@ use std::path::Path;
 use super::{Container, OpenOptions};
 use crate::error::Result;
 pub(super) use read::{open_directory, open_file};
+#[cfg(feature = "write")]
 pub(crate) use stated::left_over;
+pub(crate) use stated::{SchemeBeside, scheme_beside, stored_unquantized};
 use weight_map::WeightMap;
 
 /// The safetensors container's row in [`CONTAINERS`](super::CONTAINERS).

@@ -122,8 +122,8 @@ pub(super) fn choose(
     if options.all_files {
         files.extend(strays.iter().map(|&name| name.to_owned()));
     } else if !strays.is_empty() {
-        let text = format!("ignored next to {}: {}", chosen.stem, list(&strays));
-        notes.push(Note::new(folder, text));
+        let text = format!("ignored next to {}: {}", chosen.stem, described(&strays));
+        notes.push(Note::unread(folder, text));
     }
     Ok(SelectedFiles { files, index: None, notes })
 }
@@ -153,8 +153,8 @@ fn choose_listed(
     if options.all_files {
         files.extend(strays.iter().map(|&name| name.to_owned()));
     } else if !strays.is_empty() {
-        let text = format!("ignored, because {index} does not list them: {}", list(&strays));
-        notes.push(Note::new(folder, text));
+        let text = format!("ignored, because {index} does not list them: {}", described(&strays));
+        notes.push(Note::unread(folder, text));
     }
     files.sort_by(|a, b| Text::new(a.as_bytes()).natural_cmp(Text::new(b.as_bytes())));
     Ok(Listed::All(SelectedFiles { files, index: Some((index.to_owned(), map)), notes }))
@@ -267,6 +267,19 @@ fn unfinished(names: &[String], error: Error) -> Error {
         )),
         None => error.advise("fetch the missing files into the same directory"),
     }
+}
+
+/// Files next to a model that hold parts of it under a name of their own, and what they are.
+const PARTS: &[(&str, &str)] = &[(
+    "value_head.safetensors",
+    "the value head with which TRL and LLaMA-Factory make a model a reward model",
+)];
+
+/// Names of files, with what is known of them.
+fn described(names: &[&str]) -> String {
+    let known = PARTS.iter().filter(|(name, _)| names.contains(name));
+    let known: Vec<String> = known.map(|(name, what)| format!("; {name} is {what}")).collect();
+    format!("{}{}", list(names), known.concat())
 }
 
 fn list(names: &[&str]) -> String {

@@ -1,7 +1,9 @@
 //! Statements of the documents next to the weights about a checkpoint's quantization.
 
+use std::collections::HashSet;
+
 use crate::dtype::DType;
-use crate::json::Json;
+use crate::json::{Json, Map};
 use crate::store::folder::QUANTIZATION_DOCUMENTS;
 use crate::store::{Document, Store};
 
@@ -76,6 +78,17 @@ impl<'d> StatedScheme<'d> {
     pub(super) fn exempts(&self, module: &[u8]) -> bool {
         let Ok(module) = std::str::from_utf8(module) else { return false };
         self.exempt.iter().any(|pattern| is_match(pattern, module))
+    }
+
+    /// Whether a group of compressed-tensors quantizes a module, by the class of all matrices or by its name.
+    fn targets(&self, module: &str) -> bool {
+        let groups = self.get("/config_groups").and_then(Json::as_object);
+        let groups = groups.into_iter().flat_map(|groups| groups.iter());
+        let mut targets =
+            groups.filter_map(|(_, group)| group.get("targets")?.as_array()).flatten();
+        targets.any(|target| {
+            target.as_str().is_some_and(|target| target == "Linear" || is_match(target, module))
+        })
     }
 
     /// The transform of a module's inputs or outputs that the model computes as it runs, as compressed-tensors
@@ -155,6 +168,106 @@ pub(crate) fn left_over(store: &Store) -> Option<String> {
     let all_plain = store.tensors().all(|tensor| is_plain(tensor.dtype()));
     let is_left = !store.is_empty() && all_plain && store.check_known().is_ok();
     (is_left && !STILL_TRUE.iter().any(is_true)).then(|| stated.name())
+}
+
+/// Matrices that are stored unquantized although their modules are quantized.
+#[derive(Debug)]
+pub(crate) struct StoredUnquantized {
+    /// The first one.
+    pub(crate) tensor: String,
+    /// Its dtype, and what says that it is quantized.
+    why: String,
+    others: usize,
+}
+
+impl StoredUnquantized {
+    /// The fault, and its consequence in transformers.
+    pub(crate) fn fault(&self) -> String {
+        let more = match self.others {
+            0 => String::new(),
+            others => format!(", and so are {others} more"),
+        };
+        let Self { tensor, why, .. } = self;
+        format!("{tensor} is stored unquantized, {why}{more}")
+    }
+}
+
+/// The names of scales next to weights that are codes.
+const SCALES: [&str; 2] = ["weight_scale", "weight_scale_inv"];
+
+/// The matrices that are stored as they are although the config says that their modules are quantized: next to a scale,
+/// or where other layers have codes, as an interrupted quantization leaves them.
+pub(crate) fn stored_unquantized(store: &Store) -> Option<StoredUnquantized> {
+    let stated = StatedScheme::of(store.documents())?;
+    let is_plain = |dtype| matches!(dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16);
+    let module = |name: &str| name.strip_suffix(".weight").map(str::to_owned);
+    let last = |module: &str| module.rsplit('.').next().unwrap_or_default().to_owned();
+    let (mut plain, mut quantized) = (Vec::new(), HashSet::new());
+    for tensor in store.tensors().filter(|tensor| tensor.shape().len() == 2) {
+        let (Some(module), Ok(dtype)) = (module(&tensor.name().spelling()), tensor.dtype()) else {
+            continue;
+        };
+        match is_plain(dtype) {
+            true if !stated.exempts(module.as_bytes()) => plain.push((module, dtype)),
+            true => {}
+            false => {
+                quantized.insert(last(&module));
+            }
+        }
+    }
+    let why = |(module, dtype): (String, DType)| {
+        let scale = SCALES.iter().find(|scale| store.find(&format!("{module}.{scale}")).is_some());
+        let why = match scale {
+            Some(scale) => format!("{dtype} next to {scale}"),
+            None if quantized.contains(&last(&module)) && stated.targets(&module) => {
+                format!("{dtype}, although {} quantizes its module", stated.name())
+            }
+            None => return None,
+        };
+        Some((format!("{module}.weight"), why))
+    };
+    let mut found = plain.into_iter().filter_map(why);
+    let (tensor, why) = found.next()?;
+    Some(StoredUnquantized { tensor, why, others: found.count() })
+}
+
+/// The documents in which programs state GPTQ and AWQ beside `config.json`. transformers 5.24 reads `quantization_config`
+/// of `config.json` alone.
+const DOCUMENTS_OF_TOOLS: [&str; 2] = ["quantize_config.json", "quant_config.json"];
+
+/// Keys of AWQ's document that `quantization_config` has under other names.
+const RENAMED: [(&str, &str); 2] = [("w_bit", "bits"), ("q_group_size", "group_size")];
+
+/// The methods of decoded dtypes that transformers reads, by the start of their names.
+const METHODS: [(&str, &str); 2] = [("GPTQ", "gptq"), ("AWQ", "awq")];
+
+/// A scheme that only a document of another program states.
+#[derive(Debug)]
+pub(crate) struct SchemeBeside {
+    /// The name of the document.
+    pub(crate) document: String,
+    /// The `quantization_config` that states the same in `config.json`.
+    pub(crate) config: Map<String, Json>,
+}
+
+/// The scheme of GPTQ or AWQ tensors that `config.json` does not state, so that transformers would initialize them at
+/// random.
+pub(crate) fn scheme_beside(store: &Store) -> Option<SchemeBeside> {
+    let stated = StatedScheme::of(store.documents())?;
+    store.document("config.json")?;
+    let document = stated.document;
+    let keys = stated.description.as_object().filter(|_| DOCUMENTS_OF_TOOLS.contains(&document))?;
+    let mut methods = store.tensors().filter_map(|tensor| {
+        let name = tensor.dtype().ok()?.name();
+        METHODS.iter().find(|(start, _)| name.starts_with(start)).map(|(_, method)| *method)
+    });
+    let mut config = Map::new();
+    config.insert("quant_method".to_owned(), methods.next()?.into());
+    for (key, value) in keys.iter() {
+        let renamed = RENAMED.iter().find(|(own, _)| own == key).map_or(key.as_str(), |row| row.1);
+        config.insert(renamed.to_owned(), value.clone());
+    }
+    Some(SchemeBeside { document: document.to_owned(), config })
 }
 
 /// Whether a module's name, or a part of it between dots, has a pattern: a name, a name with `*`, or one of

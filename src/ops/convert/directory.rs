@@ -4,15 +4,16 @@ use super::Conversion;
 use super::tensors::Share;
 use crate::arch::Dialect;
 use crate::container::Shards;
-use crate::container::safetensors::left_over;
+use crate::container::safetensors::{SchemeBeside, left_over, scheme_beside, stored_unquantized};
 use crate::container::writer::{DocumentContent, DocumentKinds, NewDocument, Placement};
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, Map};
 use crate::model::Model;
 use crate::ollama::{self, BlobModel};
 use crate::ops::agreement::PlannedDirectory;
+use crate::ops::verify::TAKEN_FOR_CODES;
 use crate::ops::{experts, modules};
-use crate::store::Encoding;
+use crate::store::{Encoding, Store};
 use crate::translate::{self, ConfigDocument, Documents};
 use crate::write::{Builder, Method, OutTensor};
 
@@ -33,6 +34,20 @@ fn states_scheme(config: Option<&ConfigDocument>) -> Result<bool> {
     let scheme =
         |keys: &Map<String, Json>| keys.get("quantization_config")?.get("quant_method").cloned();
     Ok(keys.is_some_and(|keys| scheme(&keys).is_some()))
+}
+
+/// States a scheme in `config.json` that only another document states.
+fn state_scheme(store: &Store, config: &mut ConfigDocument, builder: &mut Builder) -> Result<()> {
+    let Some(SchemeBeside { document, config: scheme }) = scheme_beside(store) else {
+        return Ok(());
+    };
+    let mut keys = config.keys()?.into_owned();
+    keys.insert("quantization_config".to_owned(), Json::Object(scheme));
+    builder.note(format!(
+        "config.json: quantization_config is that of {document}, which transformers does not read"
+    ));
+    *config = ConfigDocument::Made(keys);
+    Ok(())
 }
 
 impl Conversion<'_> {
@@ -70,6 +85,12 @@ impl Conversion<'_> {
         let keeps_config = left_over.is_none()
             && builder.tensors().iter().all(|tensor| self.leaves_config_true(tensor))
             && (writer.dialect != Dialect::Mlx || !states_scheme(config.as_ref())?);
+        if let (Some(stated), true, true) = (&mut config, keeps_config, writer.keeps_schemes) {
+            state_scheme(store, stated, &mut builder)?;
+            let unquantized = stored_unquantized(store);
+            let note = unquantized.map(|found| format!("{}: {TAKEN_FOR_CODES}", found.fault()));
+            note.into_iter().for_each(|note| builder.note(note));
+        }
         let mut documents = Vec::new();
         if let Some(config) = config {
             let content = match (keeps_config, config) {

@@ -24,6 +24,7 @@ pub fn adapter_in_gguf(adapter: &Adapter, base: &Model, dtype: Option<DType>) ->
     let names: Vec<&str> = tensors.iter().map(Tensor::name).collect();
     let matrices = adapter.in_gguf(base, &names)?;
     let mut builder = Builder::new(&GGUF)?;
+    adapter.unread().for_each(|note| builder.note(note));
     let keys = builder.metadata();
     keys.set_text("general.architecture", &translate::gguf_architecture(base)?);
     keys.set_text("general.type", "adapter");

@@ -11,9 +11,10 @@ mod vocabulary;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::arch::{ModelConfig, Resolution};
+use crate::arch::{ModelConfig, Resolution, other_models};
 use crate::bytes::Text;
 use crate::container::Strictness;
+use crate::container::safetensors::{scheme_beside, stored_unquantized};
 use crate::engines::transformers;
 use crate::error::{ErrorKind, Result};
 use crate::json::Json;
@@ -22,7 +23,9 @@ use crate::ops::dialect::of_another_kind;
 use crate::store::{Encoding, Store};
 
 pub(super) use loader::{MlxReader, unknown_architecture};
-pub use report::{HashChange, HashDifference, TensorFinding, VerifyOptions, VerifyReport, verify};
+pub use report::{
+    HashChange, HashDifference, TensorFinding, VerifyOptions, VerifyReport, digest_fault, verify,
+};
 pub(super) use vocabulary::{VOCABULARY_KEYS, tokens_beyond};
 
 /// The result of [`check_consistency`]. Each text is one line, safe to print on a terminal.
@@ -52,6 +55,12 @@ pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consis
     faults.extend(of(Area::Config, missing_modules(model.store())?));
     // A family that is given at run time may be written under a name that only its programs know.
     refused.extend(of(Area::Loader, unknown_architecture(model.store())));
+    refused.extend(of(Area::Loader, stated_beside(model.store())));
+    if let Some(unquantized) = stored_unquantized(model.store()) {
+        faults.extend(of(Area::Values, [format!("{}: {TAKEN_FOR_CODES}", unquantized.fault())]));
+        // What readers do with the scales follows from it.
+        refused.retain(|fault| fault.area != Area::Loader || !fault.text.contains("_scale"));
+    }
     let of_towers = towers::missing(model);
     faults.extend(of(Area::Names, of_towers.faults));
     refused.extend(of(Area::Names, of_towers.notes));
@@ -66,6 +75,7 @@ pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consis
     // transformers loads such a model.
     let note = model.resolution().ok().and_then(Resolution::stored_as_output);
     found.notes.extend(note.map(|note| Text::new(note.as_bytes()).brief()));
+    found.notes.extend(other_models::draft(model.store()).map(str::to_owned));
     Ok(found)
 }
 
@@ -231,6 +241,19 @@ fn architecture(store: &Store) -> Vec<String> {
             .extend(lacking.map(|what| format!("no {what}: transformers does not load the model")));
     }
     refused
+}
+
+/// What transformers does with an unquantized matrix of a quantized module.
+pub(super) const TAKEN_FOR_CODES: &str =
+    "transformers takes its values for codes, or initializes the matrix at random";
+
+/// The quantization of a directory that transformers does not read.
+fn stated_beside(store: &Store) -> Option<String> {
+    let document = scheme_beside(store).filter(|_| store.is_directory())?.document;
+    Some(format!(
+        "the quantization is stated in {document} alone, which transformers does not read: without quantization_config \
+         in config.json it initializes the quantized matrices at random (a copy as safetensors has that key)"
+    ))
 }
 
 /// The fault of a model without any tensor of the language model. A GGUF file may hold a vocabulary alone.

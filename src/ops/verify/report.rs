@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::check_consistency;
 use super::hub::HubFiles;
-use crate::bytes::Text;
+use crate::bytes::{Access, Source, Text};
 use crate::container::Strictness;
-use crate::digest::is_git_blob;
+use crate::digest::{is_git_blob, sha256};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Model, Tensor};
 use crate::ops::hash::{HashLine, HashList, HashOptions, TensorHash};
@@ -280,9 +280,23 @@ fn given_digest_fault(model: &Model, hex: &str, meter: &Meter<'_>) -> Result<Opt
         return Err(Error::mismatch(fault).in_file(model.path()).advise("give one of its files"));
     };
     let found = model.store().sha256_of_file(|bytes| meter.add(bytes))?;
-    Ok((!found.eq_ignore_ascii_case(hex)).then(|| {
+    Ok(different(file, &found, hex))
+}
+
+/// The fault of a file whose SHA-256 is not the given one, or `None`. The file may have any format.
+///
+/// # Errors
+///
+/// `Io` if the file cannot be read.
+pub fn digest_fault(file: &Path, hex: &str) -> Result<Option<String>> {
+    let found = sha256(&Source::open(file, Access::Read)?)?;
+    Ok(different(file, &found, hex))
+}
+
+fn different(file: &Path, found: &str, hex: &str) -> Option<String> {
+    (!found.eq_ignore_ascii_case(hex)).then(|| {
         format!("{}: the content has the SHA-256 {found}, but {hex} is expected", shown(file))
-    }))
+    })
 }
 
 /// The faults of files whose SHA-256 differs from the one that the container states.

@@ -14,6 +14,14 @@ const FEW: usize = 4;
 /// Keys of `vision_config` and `audio_config` with the number of layers.
 const COUNTS: [&str; 4] = ["num_hidden_layers", "depth", "num_layers", "encoder_layers"];
 
+/// Modules with layers of their own beside those of the vision or audio model, with the objects of `config.json` and the
+/// key that state the number of these layers (transformers 5.24: Mllama; BLIP-2, InstructBLIP, Granite Speech; Idefics).
+const STACKS: &[(&str, &[&str], &str)] = &[
+    ("global_transformer", &["vision_config"], "num_global_layers"),
+    ("qformer", &["qformer_config", "projector_config"], "num_hidden_layers"),
+    ("perceiver_resampler", &["perceiver_config"], "resampler_depth"),
+];
+
 /// Layers of a vision or audio model: the numbers of the layers that have a tensor, by the name after the number.
 type Layers<'n> = BTreeMap<&'n str, BTreeSet<u32>>;
 
@@ -37,6 +45,12 @@ pub(super) fn missing(model: &Model) -> MissingOfTowers {
     let tower = family::tower(&config);
     let lists = lists(resolution);
     for (before, tensors) in &lists {
+        if let Some(stack) = other_stack(before) {
+            let stated = stated_of_stack(&config, stack);
+            let lacking = stated.map(|(key, count)| lacking(before, tensors, &key, count));
+            found.notes.extend(lacking.into_iter().flatten());
+            continue;
+        }
         // In GGUF, such names say whether a list is that of the layers.
         let part = |after: &&str| {
             let of_file = tower?.tensors(&format!("{before}0{after}"), &config).ok()??;
@@ -48,7 +62,8 @@ pub(super) fn missing(model: &Model) -> MissingOfTowers {
             })
         };
         let known = tensors.keys().find_map(part);
-        let is_largest = lists.values().all(|other| other.len() <= tensors.len());
+        let mut others = lists.iter().filter(|(before, _)| other_stack(before).is_none());
+        let is_largest = others.all(|(_, other)| other.len() <= tensors.len());
         let usual = || {
             let is_audio = tower_part(before)?.contains("audio");
             (tower.is_none() && is_largest && tensors.len() >= FEW).then_some(is_audio)
@@ -70,6 +85,26 @@ fn stated(config: &TowerConfig<'_>, is_audio: bool) -> Option<(String, u32)> {
     };
     let section = if is_audio { "audio_config" } else { "vision_config" };
     COUNTS.iter().find_map(|key| Some((format!("{section}.{key}"), u32::try_from(of(key)?).ok()?)))
+}
+
+/// The row of [`STACKS`] for the layers with names that begin so.
+fn other_stack(
+    before: &str,
+) -> Option<&'static (&'static str, &'static [&'static str], &'static str)> {
+    let module_of = |name: &str| before.split('.').any(|part| part == name);
+    STACKS.iter().find(|(module, ..)| module_of(module))
+}
+
+/// The number of layers that the config states for a module of [`STACKS`], and its key.
+fn stated_of_stack(
+    config: &TowerConfig<'_>,
+    (_, objects, key): &(&str, &[&str], &str),
+) -> Option<(String, u32)> {
+    let count = |object: &&str| {
+        let count = config.outer(object)?.get(key)?.as_u64()?;
+        Some((format!("{object}.{key}"), u32::try_from(count).ok()?))
+    };
+    objects.iter().find_map(count)
 }
 
 /// The layers of `count` that are missing, in ranges.

@@ -834,6 +834,24 @@ fn what_merging_says() {
     assert!(error.to_string().contains("merging an adapter changes values"), "{error}");
 }
 
+/// A file next to an adapter that is not merged is named, with what it is.
+#[test]
+fn files_next_to_an_adapter_are_named() {
+    let (base, folder) = (open(&lora("llama/base")), with_one_alpha());
+    let head = Safetensors::new().tensor("v_head.summary.weight", "F32", &[1, 1], vec![0; 4]);
+    std::fs::write(folder.path().join("value_head.safetensors"), head.build()).expect("a file");
+    let adapter = || Adapter::open(folder.path()).expect("an adapter");
+    let merged = ops::convert(&base, &ConvertOptions::new(&GGUF).adapter(adapter(), 1.0));
+    let in_gguf = ops::adapter_in_gguf(&adapter(), &base, None);
+    for plan in [merged, in_gguf] {
+        let notes = plan.expect("a plan").notes;
+        let named = |note: &String| {
+            note.contains("value_head.safetensors") && note.contains("reward model")
+        };
+        assert_eq!(notes.iter().filter(|note| named(note)).count(), 1, "{notes:?}");
+    }
+}
+
 /// Shares are taken of the merged model.
 #[test]
 fn shares_of_a_merged_model() {

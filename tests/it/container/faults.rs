@@ -926,7 +926,8 @@ fn index_against_its_files() {
 #[test]
 fn folders() {
     let names = |names: &[&str]| {
-        let files: Vec<(&str, &[u8])> = names.iter().map(|&name| (name, &b""[..])).collect();
+        let content = |name: &str| if name.ends_with(".bin") { &b"\x80\x02"[..] } else { b"" };
+        let files: Vec<(&str, &[u8])> = names.iter().map(|&name| (name, content(name))).collect();
         refused_folder(&folder(&files))
     };
     assert_snapshot!(names(&[]), @"UnknownContainer: .: the directory is empty");
@@ -1019,6 +1020,36 @@ fn documents() {
     assert_snapshot!(without_path(&notes(&store), beside.path()), @"not used: ./config.json: not valid JSON: the text ends where a string is expected at line 1 column 2");
 }
 
+/// Checkpoints of PyTorch cannot be read, but what is cut short or missing is named.
+#[test]
+fn damaged_pickles() {
+    let end = [&b"PK\x05\x06"[..], &[0; 18]].concat();
+    let whole = || [&b"PK\x03\x04"[..], &[7; 60], &end].concat();
+    let cut = || [&b"PK\x03\x04"[..], &[7; 60]].concat();
+    let list = || b"00  consolidated.00.pth\n00  consolidated.03.pth\n00  params.json\n".to_vec();
+    let at = |files: &[(&str, Vec<u8>)]| {
+        let folder = folder(files);
+        refused_folder(&folder)
+    };
+    assert_snapshot!(at(&[("consolidated.00.pth", whole()), ("consolidated.01.pth", cut())]), @"
+    Malformed: ./consolidated.01.pth: the zip archive is incomplete: the record at its end is missing
+    help: the file is cut short: fetch it again
+    ");
+    let answer = b"<?xml version=\"1.0\"?><Error/>".to_vec();
+    assert_snapshot!(at(&[("consolidated.00.pth", whole()), ("consolidated.01.pth", answer)]), @"
+    UnknownContainer: ./consolidated.01.pth: an HTML page, not a model
+    help: a download saved the site's page instead of the file, often one that asks to log in: fetch the file itself
+    ");
+    assert_snapshot!(at(&[("consolidated.00.pth", whole()), ("consolidated.02.pth", whole()), ("checklist.chk", list())]), @"
+    Unsupported: .: the directory contains only PyTorch pickles, such as consolidated.00.pth; consolidated.01.pth, consolidated.03.pth are missing
+    help: load it with PyTorch and save it with safetensors, or fetch the model's .safetensors files
+    ");
+    let one = folder(&[("x.pth", cut()), ("y.pth", whole())]);
+    let open = |name: &str| told(&Model::open(one.path().join(name)).expect_err("no model"));
+    assert!(open("x.pth").starts_with("Malformed:"), "{}", open("x.pth"));
+    assert!(open("y.pth").starts_with("Unsupported:"), "{}", open("y.pth"));
+}
+
 /// Files that people give in place of a model.
 #[test]
 fn other_files() {
@@ -1036,11 +1067,13 @@ fn other_files() {
         let said = file(text.as_bytes());
         assert!(said.starts_with("UnknownContainer: file: a JSON document, not weights"), "{said}");
     }
-    assert_snapshot!(file(b"PK\x03\x04..........................archive/data.pkl..."), @"
+    let zip = [&b"PK\x03\x04............archive/data.pkl..PK\x05\x06"[..], &[0; 18]].concat();
+    assert_snapshot!(file(&zip), @"
     Unsupported: file: a zip archive: a PyTorch checkpoint (.pt, .pth, .bin)
     help: load it with PyTorch and save it with safetensors, or fetch the model's .safetensors files
     ");
-    assert_snapshot!(file(b"PK\x03\x04..........................model.gguf..."), @"
+    let zip = [&b"PK\x03\x04............model.gguf..PK\x05\x06"[..], &[0; 18]].concat();
+    assert_snapshot!(file(&zip), @"
     Unsupported: file: a zip archive
     help: unpack it first
     ");

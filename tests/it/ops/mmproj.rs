@@ -362,6 +362,23 @@ fn qwen3_vl_numbers_its_mergers_by_layers() {
     "#);
 }
 
+/// A vision model without its language model is no model without a vision model, and completes no text.
+#[test]
+fn a_tower_alone_is_named() {
+    for class in ["SiglipVisionModel", "CLIPVisionModel"] {
+        let config = json!({"architectures": [class], "model_type": "siglip_vision_model", "hidden_size": 8});
+        let file = counted(&[("embeddings.position_embedding.weight", &[4, 8])]);
+        let folder = folder(&[
+            ("config.json", config.to_string().into_bytes()),
+            ("model.safetensors", file),
+        ]);
+        let model = Model::open(folder.path()).expect("a model");
+        let error = refused(&folder, ConvertOptions::new(&GGUF));
+        assert!(error.contains(&format!("a vision or audio model alone ({class})")), "{error}");
+        assert!(ops::summarize(&model).capabilities.is_empty());
+    }
+}
+
 #[test]
 fn what_cannot_be_written_is_refused_with_the_word_mmproj() {
     let (config, vision) = qwen2_vl();

@@ -455,6 +455,21 @@ fn last_layers_of_vision_and_audio_models_are_missed() {
     let audio = json!({"model_type": "qwen2_audio", "audio_config": {"encoder_layers": 3}});
     let [faults, _] = found(&audio, "audio_tower.layers", &["fc1.weight", "fc2.weight"], 2);
     assert!(faults.starts_with("audio_tower.layers.2.*: 2 tensors"), "{faults}");
+    // Layers beside those of the tower have a number of their own, although they have more tensors.
+    let stacks = json!({"model_type": "mllama", "vision_config": {"num_hidden_layers": 6, "num_global_layers": 3},
+        "qformer_config": {"num_hidden_layers": 3}, "perceiver_config": {"resampler_depth": 3}});
+    for before in [
+        "vision_model.global_transformer.layers",
+        "qformer.encoder.layer",
+        "model.connector.perceiver_resampler.layers",
+    ] {
+        assert_eq!(found(&stacks, before, &names, 3), ["", ""], "{before}");
+        let [faults, notes] = found(&stacks, before, &names, 2);
+        assert!(
+            faults.is_empty() && notes.starts_with(&format!("{before}.2.*: 4 tensors")),
+            "{before}: {notes}"
+        );
+    }
     // Of other classes it is not known whether they have all layers.
     let other = json!({"model_type": "kimi_vl", "vision_config": {"num_hidden_layers": 27}});
     let [faults, notes] = found(&other, "vision_tower.encoder.blocks", &names, 26);

@@ -500,6 +500,101 @@ fn every_method_is_decoded_or_named() {
     }
 }
 
+/// The name of an array in its module, its dtype and its shape.
+type Array = (&'static str, &'static str, &'static [u64]);
+
+/// The arrays of a module in schemes that are not decoded, by their names in it.
+#[rustfmt::skip]
+const MODULES: &[(&str, &[Array])] = &[
+    ("exl3", &[("trellis", "I16", &[2, 2, 64]), ("suh", "F16", &[32]), ("svh", "F16", &[32]), ("mcg", "I32", &[])]),
+    ("exl2", &[("q_weight", "I32", &[4, 32]), ("q_scale", "I32", &[1, 4]), ("q_invperm", "I16", &[32])]),
+    ("aqlm", &[("codes", "I16", &[4, 4, 1]), ("codebooks", "F16", &[1, 256, 1, 8]), ("scales", "F16", &[4, 1, 1, 1])]),
+    ("hqq", &[("W_q", "U8", &[8, 64]), ("scale", "F16", &[16, 1]), ("zero", "F16", &[16, 1])]),
+    ("vptq", &[("indices", "I32", &[1, 4, 4]), ("centroids.weight", "F16", &[1, 64])]),
+];
+
+/// A Llama of one layer, whose matrices have the arrays that `arrays` gives for their inputs and outputs.
+fn llama<'a>(
+    method: &str,
+    arrays: impl Fn([u64; 2]) -> Vec<(&'a str, &'a str, Vec<u64>)>,
+) -> TempDir {
+    let mut file = zeros(&[
+        ("model.embed_tokens.weight", "F16", &[40, 32]),
+        ("model.norm.weight", "F16", &[32]),
+        ("model.layers.0.input_layernorm.weight", "F16", &[32]),
+        ("model.layers.0.post_attention_layernorm.weight", "F16", &[32]),
+    ]);
+    for (module, shape) in [
+        ("model.layers.0.self_attn.q_proj", [32, 32]),
+        ("model.layers.0.self_attn.k_proj", [32, 32]),
+        ("model.layers.0.self_attn.v_proj", [32, 32]),
+        ("model.layers.0.self_attn.o_proj", [32, 32]),
+        ("model.layers.0.mlp.gate_proj", [32, 64]),
+        ("model.layers.0.mlp.up_proj", [32, 64]),
+        ("model.layers.0.mlp.down_proj", [64, 32]),
+        ("lm_head", [32, 40]),
+    ] {
+        for (name, dtype, shape) in arrays(shape) {
+            let width =
+                DType::from_safetensors(dtype.as_bytes()).and_then(|dtype| dtype.row_bytes(1));
+            let bytes = shape.iter().product::<u64>() * width.expect("whole bytes");
+            file = file.tensor(&format!("{module}.{name}"), dtype, &shape, vec![0; bytes as usize]);
+        }
+    }
+    let config = format!(
+        r#"{{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 32, "intermediate_size": 64,
+        "num_attention_heads": 2, "num_hidden_layers": 1, "vocab_size": 40, "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 64, "tie_word_embeddings": false,
+        "quantization_config": {{"quant_method": "{method}"}}}}"#
+    );
+    directory(&config, &file)
+}
+
+/// Parts of matrices that are packed across rows count as that part of their stored bytes, not as decoded values.
+#[test]
+fn parts_of_quantized_matrices_count_as_stored() {
+    let folder = llama("gptq", |[inputs, outputs]| {
+        vec![
+            ("qweight", "I32", vec![inputs / 8, outputs]),
+            ("scales", "F16", vec![inputs / 16, outputs]),
+            ("qzeros", "I32", vec![inputs / 16, outputs / 8]),
+        ]
+    });
+    let report = ops::shares(&opened(&folder), &"tp=2".parse().expect("a mesh")).expect("shares");
+    for tensor in &report.tensors {
+        for part in &tensor.parts {
+            let elements = |shape: &[u64]| shape.iter().product::<u64>();
+            let expected = tensor.bytes * elements(&part.shape) / elements(&tensor.shape);
+            assert_eq!(part.bytes, expected, "{}", tensor.name);
+        }
+    }
+    assert!(report.ranks.iter().all(|rank| rank.bytes < report.bytes), "{:?}", report.ranks);
+}
+
+/// A Llama whose matrices are arrays of a scheme that is not decoded is still a Llama: its arrays belong to its
+/// tensors, the stored output matrix among them.
+#[test]
+fn arrays_that_are_not_decoded_belong_to_tensors() {
+    for (method, arrays) in MODULES {
+        let source = llama(method, |_| {
+            arrays.iter().map(|(name, dtype, shape)| (*name, *dtype, shape.to_vec())).collect()
+        });
+        let model = opened(&source);
+        let resolution = model.resolution().expect("names");
+        let of = |name: &str| {
+            resolution.undecoded.iter().filter(|array| array.canonical == name).count()
+        };
+        for name in ["layers.0.attention.k.weight", "layers.0.ffn.down.weight", "output.weight"] {
+            assert_eq!(of(name), arrays.len(), "{method} {name}");
+        }
+        let tied = model.config().expect("a config").tie_embeddings.clone().expect("it");
+        assert!(!tied.value && tied.source.to_string().contains("lm_head"), "{method}: {tied:?}");
+        let found = ops::check_consistency(&model, Strictness::Default).expect("a check");
+        assert!(found.faults.len() == 1 && found.faults[0].contains(method), "{method}: {found:?}");
+        copies(&model, source.path());
+    }
+}
+
 /// Arrays of which some are of 8 bits, and are what they seem.
 #[rustfmt::skip]
 const PLAIN: &[Checkpoint<'_>] = &[
@@ -611,6 +706,105 @@ fn companions_can_be_read() {
     let folder = directory(&config(stated), &zeros(arrays));
     let model = opened(&folder);
     assert_eq!(model.stored_tensor("l.scales").expect("it").dequantize().expect("it").len(), 4);
+}
+
+/// transformers reads a scheme in config.json alone: a copy states there what only another program's document says.
+#[test]
+fn schemes_of_other_documents_are_stated_in_config_json() {
+    let gptq = [
+        ("l.qweight", "I32", &[1, 8][..]),
+        ("l.scales", "F16", &[1, 8]),
+        ("l.qzeros", "I32", &[1, 1]),
+    ];
+    let awq = [
+        ("l.qweight", "I32", &[8, 2][..]),
+        ("l.scales", "F16", &[1, 16]),
+        ("l.qzeros", "I32", &[1, 2]),
+    ];
+    for (document, said, arrays, stated) in [
+        (
+            "quantize_config.json",
+            r#"{"bits": 4, "group_size": 8, "desc_act": false}"#,
+            gptq,
+            r#"{"quant_method":"gptq","bits":4,"group_size":8,"desc_act":false}"#,
+        ),
+        (
+            "quant_config.json",
+            r#"{"zero_point": true, "q_group_size": 8, "w_bit": 4, "version": "GEMM"}"#,
+            awq,
+            r#"{"quant_method":"awq","zero_point":true,"group_size":8,"bits":4,"version":"GEMM"}"#,
+        ),
+    ] {
+        let source = folder(&[
+            ("config.json", r#"{"model_type": "unheard"}"#.into()),
+            (document, said.into()),
+            ("model.safetensors", zeros(&arrays).build()),
+        ]);
+        let model = opened(&source);
+        let noted = |model: &Model| {
+            let found = ops::check_consistency(model, Strictness::Default).expect("a check");
+            found.notes.into_iter().any(|note| note.contains(document))
+        };
+        assert!(noted(&model), "{document}");
+        let copy = tempfile::tempdir().expect("a folder");
+        let plan = ops::convert(&model, &ConvertOptions::new(&SAFETENSORS)).expect("a plan");
+        assert!(plan.notes.iter().any(|note| note.contains(document)), "{:?}", plan.notes);
+        plan.run(&copy.path().join("copy"), &WriteOptions::new()).expect("a copy");
+        let again = Model::open(copy.path().join("copy")).expect("a model");
+        assert!(!noted(&again), "{document}");
+        let config = again.document("config.json").expect("a config");
+        let found = config.get("quantization_config").map(ToString::to_string);
+        assert_eq!(found.as_deref().map(|json| json.replace(' ', "")), Some(stated.to_owned()));
+        // Decoded values are of no scheme.
+        let decoded = ConvertOptions::new(&SAFETENSORS).dtype(DType::F32);
+        let plan = ops::convert(&model, &decoded).expect("a plan");
+        assert!(!plan.notes.iter().any(|note| note.contains(document)), "{:?}", plan.notes);
+    }
+}
+
+/// Matrices of quantized modules that are stored as they are: next to a scale, or where other layers have codes.
+#[test]
+fn unquantized_matrices_of_quantized_modules() {
+    let stated = |ignored: &str| {
+        let scheme = r#""quant_method":"compressed-tensors","format":"int-quantized","config_groups":{"group_0":{"targets":["Linear"]}}"#;
+        let sizes = r#""hidden_size":8,"intermediate_size":4,"num_attention_heads":1,"num_hidden_layers":2,"vocab_size":4,"rms_norm_eps":1e-5,"max_position_embeddings":8"#;
+        format!(
+            r#"{{"model_type":"llama",{sizes},"quantization_config":{{{scheme},"ignore":[{ignored}]}}}}"#
+        )
+    };
+    let arrays = [
+        ("model.layers.0.mlp.up_proj.weight", "I8", &[4, 8][..]),
+        ("model.layers.0.mlp.up_proj.weight_scale", "BF16", &[4, 1]),
+        ("model.layers.1.mlp.up_proj.weight", "BF16", &[4, 8]),
+        ("lm_head.weight", "BF16", &[4, 8]),
+    ];
+    let scaled = [("model.layers.1.mlp.up_proj.weight_scale", "BF16", &[4, 1][..])];
+    for (ignored, more, found) in [
+        ("", &scaled[..], true),
+        ("", &[], true),
+        (r#""model.layers.1.mlp.up_proj""#, &scaled, false),
+        (r#""re:.*layers.1.*""#, &[], false),
+    ] {
+        let file = zeros(&[&arrays[..], more].concat());
+        let folder = directory(&stated(ignored), &file);
+        let model = opened(&folder);
+        let is_named = |text: &String| {
+            text.starts_with("model.layers.1.mlp.up_proj.weight is stored unquantized, BF16")
+                && text.contains("transformers takes its values for codes")
+        };
+        let check = ops::check_consistency(&model, Strictness::Default).expect("a check");
+        assert_eq!(check.faults.iter().any(is_named), found, "{ignored}: {check:?}");
+        let plan = ops::convert(&model, &ConvertOptions::new(&SAFETENSORS)).expect("a plan");
+        assert_eq!(plan.notes.iter().any(is_named), found, "{ignored}: {:?}", plan.notes);
+        if found && !more.is_empty() {
+            let error =
+                ops::convert(&model, &ConvertOptions::new(&GGUF)).map(drop).expect_err("a refusal");
+            assert!(
+                error.to_string().contains("is stored unquantized, BF16 next to weight_scale"),
+                "{error}"
+            );
+        }
+    }
 }
 
 /// The documents that only describe quantization go with a copy, and not with decoded values.

@@ -406,6 +406,36 @@ fn a_classifier_of_two_layers() {
     }
 }
 
+/// llama-quantize stores the matrix of a classifier with one label, as rerankers have it, without the axis of length 1.
+#[test]
+fn a_classifier_of_one_label() {
+    for tokenizer in ["bert", "t5"] {
+        for shape in [&[1, 8][..], &[8]] {
+            let layers = [
+                ("cls.weight", &[8, 8][..]),
+                ("cls.bias", &[8]),
+                ("cls.output.weight", shape),
+                ("cls.output.bias", &[1]),
+            ];
+            let file = layers
+                .into_iter()
+                .fold(bert(tokenizer), |file, (name, shape)| tensor(file, name, shape));
+            let file = file.key("bert.classifier.output_labels", Kv::texts(&["LABEL_0"]));
+            let folder = folder(&[("a.gguf", file.build())]);
+            written(&folder, "a.gguf", "a", &SAFETENSORS);
+            let said = config(&folder, "a");
+            assert_eq!(
+                said["id2label"],
+                serde_json::json!({"0": "LABEL_0"}),
+                "{tokenizer} {shape:?}"
+            );
+            let model = open(&folder.path().join("a"));
+            let output = model.tensor("classifier.output.weight").expect("a matrix");
+            assert_eq!(output.shape(), [1, 8], "{tokenizer}");
+        }
+    }
+}
+
 /// A value that GGUF does not state is named, and none is made up.
 #[test]
 fn what_gguf_does_not_keep() {

@@ -141,13 +141,13 @@ fn folders() {
             ".safetensors or GGUF",
         ),
         (
-            &[("pytorch_model.bin", json), ("config.json", json)],
+            &[("pytorch_model.bin", b"\x80\x02}q"), ("config.json", json)],
             4,
             "only PyTorch pickles",
             "safetensors",
         ),
         (
-            &[("adapter_model.bin", json), ("adapter_config.json", json)],
+            &[("adapter_model.bin", b"\x80\x02}q"), ("adapter_config.json", json)],
             4,
             "only PyTorch pickles",
             "safetensors",

@@ -263,3 +263,63 @@ fn the_cache_of_an_unknown_directory_follows_from_its_config() {
     assert_eq!((&found["weights"], &found["cache"]), (&json!(48), &Value::Null));
     assert_eq!(found["rooms"][0]["fits"], Value::Null);
 }
+
+/// Arrays of a scheme that is not decoded belong to layers, whose cache follows from the config.
+#[test]
+fn the_cache_of_a_scheme_that_is_not_decoded() {
+    let mut tensors = vec![
+        ("model.embed_tokens.weight".to_owned(), "F16", vec![40_u64, 32]),
+        ("model.norm.weight".to_owned(), "F16", vec![32]),
+    ];
+    let modules = [
+        "self_attn.q",
+        "self_attn.k",
+        "self_attn.v",
+        "self_attn.o",
+        "mlp.gate",
+        "mlp.up",
+        "mlp.down",
+    ];
+    for layer in 0..2 {
+        for norm in ["input_layernorm", "post_attention_layernorm"] {
+            tensors.push((format!("model.layers.{layer}.{norm}.weight"), "F16", vec![32]));
+        }
+        for module in modules {
+            let module = format!("model.layers.{layer}.{module}_proj");
+            tensors.push((format!("{module}.trellis"), "I16", vec![2, 2, 64]));
+            tensors.push((format!("{module}.suh"), "F16", vec![32]));
+        }
+    }
+    tensors.push(("lm_head.trellis".to_owned(), "I16", vec![2, 2, 64]));
+    let (mut header, mut end) = (serde_json::Map::new(), 0);
+    for (name, dtype, shape) in &tensors {
+        let bytes = shape.iter().product::<u64>() * 2;
+        let tensor = json!({"dtype": dtype, "shape": shape, "data_offsets": [end, end + bytes]});
+        header.insert(name.clone(), tensor);
+        end += bytes;
+    }
+    let header = Value::Object(header).to_string();
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend(header.into_bytes());
+    file.resize(file.len() + end as usize, 0);
+    let config = json!({
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 32, "intermediate_size": 64,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "num_hidden_layers": 2, "vocab_size": 40,
+        "rms_norm_eps": 1e-5, "max_position_embeddings": 64, "tie_word_embeddings": false,
+        "quantization_config": {"quant_method": "exl3"},
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("model.safetensors"), file).expect("a file");
+    std::fs::write(folder.path().join("config.json"), config.to_string()).expect("a file");
+    let path = folder.path().to_str().expect("a path in UTF-8");
+    let report = json(&["memory", path, "--context", "256", "--json"]);
+    // Keys and values of 1 head of 16 elements in F16.
+    let layer = json!({"weights": 7 * (512 + 64) + 128, "cache": 2 * 16 * 2 * 256});
+    for found in report["layers"].as_array().expect("layers") {
+        for key in ["weights", "cache"] {
+            assert_eq!(found[key], layer[key], "{key}: {report}");
+        }
+    }
+    let refused = run(&["run", "logits", path, "--ids", "1,2"]);
+    assert!(refused.err.contains("codes of exl3"), "{}", refused.err);
+}

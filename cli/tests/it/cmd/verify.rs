@@ -426,3 +426,20 @@ fn new_files_are_readable_by_others() {
     let mode = |path: &Path| std::fs::metadata(path).expect("a file").permissions().mode();
     assert_eq!(mode(Path::new(&list)), mode(&plain));
 }
+
+/// The SHA-256 of a file is compared whatever its format.
+#[test]
+fn the_digest_of_a_file_that_is_no_model() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.pth");
+    std::fs::write(&path, b"abc").expect("a file");
+    let path = path.to_str().expect("a path in UTF-8");
+    // FIPS 180-2, appendix B.1.
+    let right = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let same = run(&["verify", path, "--sha256", right]);
+    assert_eq!(same.status, Some(0), "{same:?}");
+    assert!(same.err.contains("nothing else was checked"), "{same:?}");
+    let other = run(&["verify", path, "--sha256", &right.replace('b', "c")]);
+    assert_eq!(other.status, Some(1), "{other:?}");
+    assert!(other.out.contains(&format!("the content has the SHA-256 {right}")), "{other:?}");
+}

@@ -16,7 +16,8 @@ fn wrong_files() {
     error: ./model.gguf: the file is empty
      help: the download or copy failed: fetch the file again
     ");
-    assert_snapshot!(said("model.pt", b"PK\x03\x04..............archive/data.pkl"), @"
+    let archive = [&b"PK\x03\x04..............archive/data.pklPK\x05\x06"[..], &[0; 18]].concat();
+    assert_snapshot!(said("model.pt", &archive), @"
     4
     error: ./model.pt: a zip archive: a PyTorch checkpoint (.pt, .pth, .bin)
      help: load it with PyTorch and save it with safetensors, or fetch the model's .safetensors files

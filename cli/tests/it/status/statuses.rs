@@ -81,7 +81,8 @@ fn files_of_other_programs() {
     let onnx = b"\x08\x07\x12\x07pytorch\x1a\x052.1.0:\x80\x01".as_slice();
     for (name, bytes, expected) in [
         ("model.onnx", onnx, 4),
-        ("model.pt", b"PK\x03\x04..............".as_slice(), 4),
+        ("model.pt", b"PK\x03\x04PK\x05\x06\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0".as_slice(), 4),
+        ("cut.pt", b"PK\x03\x04..............".as_slice(), 3),
         ("model.h5", b"\x89HDF\r\n\x1a\n......".as_slice(), 4),
         ("model.npy", b"\x93NUMPY\x01\x00......".as_slice(), 4),
         ("model.tflite", b"\x1c\0\0\0TFL3........".as_slice(), 4),

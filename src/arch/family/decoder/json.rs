@@ -185,7 +185,7 @@ pub(crate) fn layer_types(model: &SourceModel<'_>, out: &mut Map<String, Json>) 
 
 /// Number of segments, which GGUF keeps as the number of token types.
 pub(crate) fn segments(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
-    let stored = || model.shape("token_type_embedding.weight")?.first().copied();
+    let stored = || model.rows("token_type_embedding.weight");
     let stated = model.metadata().u64("tokenizer.ggml.token_type_count");
     out.extend(stated.or_else(stored).map(|kinds| ("type_vocab_size".to_owned(), kinds.into())));
     Ok(())

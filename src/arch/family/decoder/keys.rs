@@ -41,11 +41,7 @@ pub(crate) fn block_count(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> 
 fn network_width(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let width = match &model.config.ffn_dim {
         Some(width) => Some(width.value),
-        None => {
-            let shape = model.shape("layers.0.ffn.up.weight");
-            let rows = shape.and_then(|shape| shape.first().copied());
-            rows.and_then(|rows| u32::try_from(rows).ok())
-        }
+        None => model.rows("layers.0.ffn.up.weight").and_then(|rows| u32::try_from(rows).ok()),
     };
     let width = width.ok_or_else(|| model.missing_in_config("the width of the network"))?;
     keys.count("feed_forward_length", width);
