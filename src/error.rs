@@ -65,6 +65,8 @@ pub enum AdvisedOption {
     LeaveOut,
     /// Accept what the most lenient reader accepts.
     Lenient,
+    /// Read files without maps.
+    NoMap,
     /// Contact no server.
     Offline,
     /// Replace what exists.
@@ -91,6 +93,7 @@ impl AdvisedOption {
             Self::Importance => "LlamaOptions::with_importance",
             Self::LeaveOut => "Model::leave_out",
             Self::Lenient => "Strictness::Lenient",
+            Self::NoMap => "OpenOptions::read",
             Self::Offline => "Network::offline",
             Self::Overwrite => "WriteOptions::overwrite",
             Self::Shares => "ConvertOptions::shares",

@@ -143,6 +143,7 @@ fn spelled(option: AdvisedOption) -> &'static str {
         AdvisedOption::Importance => "`quantize --imatrix FILE`",
         AdvisedOption::LeaveOut => "--leave-out",
         AdvisedOption::Lenient => "--lenient",
+        AdvisedOption::NoMap => "--no-map",
         AdvisedOption::Offline => "--offline",
         AdvisedOption::Overwrite => "--overwrite",
         AdvisedOption::Shares => "--shards tp=N",

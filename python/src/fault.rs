@@ -41,6 +41,7 @@ fn spelled(option: AdvisedOption) -> &'static str {
         AdvisedOption::Folder => "folder=",
         AdvisedOption::Importance => "`quantize(imatrix=)`",
         AdvisedOption::Lenient => "strictness=\"lenient\"",
+        AdvisedOption::NoMap => "no_map=True",
         AdvisedOption::Overwrite => "overwrite=True",
         AdvisedOption::Shares => "shards=",
         AdvisedOption::Strict => "strictness=\"strict\"",

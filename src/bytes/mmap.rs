@@ -3,7 +3,7 @@
 
 use std::fs::File;
 
-use crate::error::{Error, Result};
+use crate::error::{AdvisedOption, Error, Result};
 
 /// A read-only map of the first `len` bytes of a file.
 #[derive(Debug)]
@@ -18,7 +18,10 @@ impl MappedFile {
         // process from changing the file meanwhile; that is documented at `Access::Map`, which the
         // caller chose. `Access::Read` makes no map.
         let map = unsafe { memmap2::MmapOptions::new().len(len).map(file) };
-        map.map(Self).map_err(|error| Error::io("cannot map", error))
+        map.map(Self).map_err(|error| {
+            let advice = "a limit of address space may be the cause (ulimit -v); {} reads the file without a map";
+            Error::io("cannot map", error).advise_option(advice, AdvisedOption::NoMap)
+        })
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
