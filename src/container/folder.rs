@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Probe;
-use super::foreign::{IMATRIX, ONNX, PICKLE, advised, is_partial};
+use super::foreign::{IMATRIX, ONNX, PICKLE, advised, ctranslate2_folder, is_partial};
 use crate::bytes::{Source, Text};
 use crate::error::{Error, ErrorKind};
 use crate::place::hub::has_files;
@@ -73,6 +73,9 @@ pub(super) fn error(probe: &Probe<'_>) -> Error {
             "the directory contains only whisper.cpp files, which are opened one by one",
         )
         .advise(format!("give the path of one of them, such as {name}"));
+    }
+    if let Some(error) = ctranslate2_folder(probe, names) {
+        return error;
     }
     let inner = models_inside(probe.path, names);
     for Folder { endings, kind, what, advice } in FOLDERS {

@@ -22,6 +22,7 @@ const UNPACK: &str = "unpack it first";
 const DIRECTORY: &str = "give the directory that holds it, together with the weights";
 pub(super) const ONNX: &str =
     "fetch the model's .safetensors or GGUF files, from which ONNX was exported";
+const CTRANSLATE2: &str = "no program converts it back: fetch the .safetensors files of the model that it was converted from";
 pub(super) const IMATRIX: &str = "give it to {}, together with the model";
 const DOWNLOAD: &str = "a download may have saved the server's answer instead of the file: check the \
                         address, the name and the access token, and fetch the file again";
@@ -246,6 +247,8 @@ fn other_format(probe: &Probe<'_>, name: &str) -> Option<Error> {
     } else if probe.head.get(4..8) == Some(b"TFL3") {
         let advice = "fetch the model's .safetensors or GGUF files";
         (ErrorKind::Unsupported, "a TensorFlow Lite model", advice)
+    } else if is_ctranslate2(probe.head) {
+        (ErrorKind::Unsupported, "a model of CTranslate2", CTRANSLATE2)
     } else if is_old_imatrix(probe.head) {
         let what = "an importance matrix in llama-imatrix's older format, not a model";
         (ErrorKind::Unsupported, what, IMATRIX)
@@ -275,6 +278,26 @@ fn is_onnx(head: &[u8], name: &str) -> bool {
         }),
         _ => name.ends_with(".onnx"),
     }
+}
+
+/// Whether the file is a model of CTranslate2: a version in four bytes, the length of a name in two, and the name of the
+/// model's specification, which ends in `Spec` and a zero byte.
+fn is_ctranslate2(head: &[u8]) -> bool {
+    let [1..=32, 0, 0, 0, len @ 6..=64, 0, rest @ ..] = head else { return false };
+    let name = rest.get(..usize::from(*len)).and_then(|name| name.strip_suffix(b"Spec\0"));
+    name.is_some_and(|name| name.iter().all(u8::is_ascii_alphanumeric))
+}
+
+/// The error for a folder whose weights are such a file.
+pub(super) fn ctranslate2_folder(probe: &Probe<'_>, names: &[String]) -> Option<Error> {
+    const WEIGHTS: &str = "model.bin";
+    names.iter().find(|name| *name == WEIGHTS)?;
+    let source = probe.options.files.open(&probe.path.join(WEIGHTS), Access::Read).ok()?;
+    let head = source.bytes(0..source.len().min(Probe::HEAD as u64)).ok()?;
+    is_ctranslate2(&head).then(|| {
+        let fault = format!("the directory contains only a model of CTranslate2, {WEIGHTS}");
+        Error::new(ErrorKind::Unsupported, fault).advise(CTRANSLATE2)
+    })
 }
 
 /// Whether the file is an importance matrix of llama-imatrix before GGUF: the number of entries,

@@ -939,6 +939,16 @@ fn folders() {
     Unsupported: .: the directory contains only PyTorch pickles, such as pytorch_model.bin
     help: load it with PyTorch and save it with safetensors, or fetch the model's .safetensors files
     ");
+    let translated = b"\x06\0\0\0\x17\0TransformerDecoderSpec\0\x08\0\0\0".to_vec();
+    let parts: &[(&str, &[u8])] = &[("config.json", b"{}"), ("model.bin", &translated)];
+    assert_snapshot!(refused_folder(&folder(parts)), @"
+    Unsupported: .: the directory contains only a model of CTranslate2, model.bin
+    help: no program converts it back: fetch the .safetensors files of the model that it was converted from
+    ");
+    assert_snapshot!(refused(translated), @"
+    Unsupported: file: a model of CTranslate2
+    help: no program converts it back: fetch the .safetensors files of the model that it was converted from
+    ");
     assert_snapshot!(names(&["model.safetensors.incomplete"]), @"
     Malformed: .: the directory contains only an unfinished download: model.safetensors.incomplete
     help: wait for the download to finish, or restart it
