@@ -9,6 +9,7 @@ use crate::arch::transform::{PLUS_ONE, SOFTPLUS, SQUEEZED};
 use crate::arch::{Auxiliary, Resolution, family, other_models};
 use crate::bytes::Text;
 use crate::container::gguf;
+use crate::dialect::Dialect;
 use crate::dtype::DType;
 use crate::engines::llama_cpp;
 use crate::error::{Error, Result};
@@ -29,6 +30,11 @@ pub(super) const ATTACHED: &str = "the vision or audio model is a file of its ow
 
 /// What llama.cpp has for a vision or audio model whose form in GGUF is not known here.
 fn converter(model: &Model) -> String {
+    if is_of_mlx(model) {
+        return "the names and the layout of convolutions may be mlx-vlm's: convert the directory that the MLX model was \
+                made from"
+            .to_owned();
+    }
     let config = model.document("config.json");
     let inner = config.and_then(|config| config.get("vision_config"));
     let mut classes = [inner, config].into_iter().flatten();
@@ -38,6 +44,18 @@ fn converter(model: &Model) -> String {
         Some(script) => format!("llama.cpp's {script} may be able to write the file"),
         None => "llama.cpp's scripts know no vision or audio model of this class either".to_owned(),
     }
+}
+
+fn is_of_mlx(model: &Model) -> bool {
+    model.resolution().is_ok_and(|resolution| resolution.dialect == Dialect::Mlx)
+}
+
+/// Whether every tensor of the vision model has a name that its form in GGUF is known for.
+fn is_known(model: &Model, tower: &Tower, config: &TowerConfig<'_>) -> bool {
+    let knows = |stored: &str| matches!(tower.tensors(stored, config), Ok(Some(_)));
+    model.resolution().is_ok_and(|resolution| {
+        of_towers(resolution).all(|tensor| knows(&resolution.bare(&tensor.stored)))
+    })
 }
 
 /// The file with the vision model that the container attaches to a model.
@@ -126,8 +144,10 @@ pub(super) fn note(model: &Model) -> Result<Option<String>> {
         return Ok(None);
     }
     let how = match tower(model) {
-        Ok(_) => "converting with mmproj writes that file".to_owned(),
-        Err(_) => converter(model),
+        Ok((tower, config)) if is_known(model, tower, &config) => {
+            "converting with mmproj writes that file".to_owned()
+        }
+        _ => converter(model),
     };
     let what = "llama.cpp reads the vision or audio model from a file of its own (mmproj)";
     Ok(Some(format!("{what}: {how}")))
@@ -164,7 +184,10 @@ pub(super) fn projector(model: &Model, precision: Precision) -> Result<Builder> 
         if !ours.contains(stored.as_str()) {
             continue;
         }
-        let here = |error: Error| error.in_tensor(&stored).in_file(model.path());
+        let here = |error: Error| {
+            let error = if is_of_mlx(model) { error.advise(converter(model)) } else { error };
+            error.in_tensor(&stored).in_file(model.path())
+        };
         let tensors = tower.tensors(&resolution.bare(&stored), &config)?.ok_or_else(|| {
             let fault = format!("not a known tensor of this {} model (mmproj)", config.part());
             here(Error::unsupported(fault).advise(converter(model)))

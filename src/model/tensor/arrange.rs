@@ -151,7 +151,9 @@ impl Tensor {
 
     /// The rows of a whole stored tensor that `run` selects, in this shape.
     pub(crate) fn selected(self, run: RowLoops, shape: Vec<u64>) -> Result<Self> {
-        let whole = self.is_stored();
+        // The factors of an adapter are placed by the rows of a stored matrix.
+        let whole = self.is_stored() || self.is_in_stored_order() && self.shape.len() == 2;
+        let is_adapted = self.is_adapted();
         let tensor = self.by_rows();
         let reach = run.loops.iter().try_fold(run.start, |sum, (count, stride)| {
             sum.checked_add(count.checked_sub(1)?.checked_mul(*stride)?)
@@ -160,7 +162,9 @@ impl Tensor {
             && shape::elements(&shape) == run.len().checked_mul(tensor.columns);
         if !whole || !fits {
             let fault = format!("shape {:?}, of which {shape:?} cannot be selected", tensor.shape);
-            return Err(Error::mismatch(fault).in_tensor(&tensor.name));
+            let error = Error::mismatch(fault).in_tensor(&tensor.name);
+            let advice = "merge the adapter into a safetensors directory first, and convert that";
+            return Err(if is_adapted { error.advise(advice) } else { error });
         }
         Ok(Self { shape, runs: vec![RowRun::of(0, run)], ..tensor })
     }

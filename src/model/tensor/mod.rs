@@ -505,13 +505,17 @@ impl Tensor {
 
     /// Whether this is one complete, unchanged stored tensor.
     pub fn is_stored(&self) -> bool {
+        self.is_in_stored_order() && !self.is_adapted()
+    }
+
+    /// Whether the rows are those of one complete stored tensor, to whose values an adapter may be added.
+    fn is_in_stored_order(&self) -> bool {
         let ([source], [run]) = (self.sources.as_slice(), self.runs.as_slice()) else {
             return false;
         };
         let rows = source.tensor().elements().checked_div(self.columns).unwrap_or(0);
         source.transposed.is_none()
             && source.change == Arithmetic::None
-            && !self.is_adapted()
             && run.run.is_whole(rows)
             && self.whole_rows()
     }

@@ -119,6 +119,49 @@ fn adapters_of_vision_models_are_merged() {
     assert_eq!(values[..5], [100.0, 1.0, 2.0, 3.0, 4.0]);
 }
 
+/// The matrices of q, k and v may be stored as one, which GGUF has apart.
+#[test]
+fn adapters_of_fused_matrices_of_vision_models_are_merged() {
+    let (config, vision) = qwen2_vl();
+    let source = model(&config, &vision);
+    let name = "base_model.model.visual.blocks.0.attn.qkv";
+    let pair = Safetensors::new()
+        .tensor(&format!("{name}.lora_A.weight"), "F32", &[1, 4], f32s(&[1.0, 0.0, 0.0, 0.0]))
+        .tensor(
+            &format!("{name}.lora_B.weight"),
+            "F32",
+            &[12, 1],
+            f32s(&[0.0, 0.0, 0.0, 0.0, 100.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 200.0]),
+        );
+    let stated = json!({"peft_type": "LORA", "r": 1, "lora_alpha": 1, "target_modules": ["qkv"]});
+    let adapter = folder(&[("adapter_model.safetensors", pair.build())]);
+    put(adapter.path(), "adapter_config.json", stated.to_string());
+    let adapter = Adapter::open(adapter.path()).expect("an adapter");
+    let options = ConvertOptions::new(&GGUF).adapter(adapter, 1.0);
+    let (_folder, written, _) = projector(source.path(), options).expect("a projector");
+    let values = |part: &str| {
+        let name = format!("v.blk.0.attn_{part}.weight");
+        written.stored_tensor(&name).unwrap().dequantize().unwrap().to_vec()
+    };
+    assert_eq!(values("q")[..4], [0.0, 1.0, 2.0, 3.0]);
+    assert_eq!(values("k")[..5], [116.0, 17.0, 18.0, 19.0, 20.0]);
+    assert_eq!(values("v")[12..], [244.0, 45.0, 46.0, 47.0]);
+}
+
+/// mlx-vlm renames the tensors of vision models, and stores convolutions with their channels last.
+#[test]
+fn vision_models_of_mlx_vlm_are_called_so() {
+    let (mut config, mut vision) = qwen2_vl();
+    config["quantization"] = json!({"group_size": 64, "bits": 4});
+    vision.push(("visual.layers.0.norm.weight", &[4]));
+    let source = model(&config, &vision);
+    let told = told(&projector(source.path(), ConvertOptions::new(&GGUF)).unwrap_err());
+    assert!(told.contains("may be mlx-vlm's: convert the directory"), "{told}");
+    let plan = ops::convert(&Model::open(source.path()).unwrap(), &ConvertOptions::new(&GGUF));
+    let notes = plan.expect("a plan").notes.join("; ");
+    assert!(notes.contains("may be mlx-vlm's"), "{notes}");
+}
+
 /// Programs that wrap a model put a text before the names of its towers too.
 #[test]
 fn names_of_wrapped_towers() {
