@@ -65,6 +65,7 @@ pub(crate) fn hf_config(model: &SourceModel<'_>) -> Result<Map<String, Json>> {
             ConfigRule::By(rule) => rule(model, &mut out)?,
         }
     }
+    without_mask(model, class.model_type, &mut out)?;
     follows_from_the_others(model, &out)?;
     let names = mapped.iter().map(|mapping| mapping.canonical.as_str());
     for flag in tensor_flags(&out, names).into_iter().filter(|flag| !flag.stated) {
@@ -168,6 +169,26 @@ fn alike_in_all_layers(model: &SourceModel<'_>, field: &str) -> Result<()> {
         true => Ok(()),
         false => Err(model.inexpressible(&format!("a {what} for each layer"))),
     }
+}
+
+/// States that positions attend to later ones. Transformers 5 reads the key where it makes the mask of a decoder, whatever
+/// the class; encoders have no mask, and classes of remote code do not read it.
+fn without_mask(
+    model: &SourceModel<'_>,
+    model_type: &str,
+    out: &mut Map<String, Json>,
+) -> Result<()> {
+    const STATED: [&str; 2] = ["is_causal", "use_bidirectional_attention"];
+    let encodes = family::architecture(model.architecture(), true).is_some_and(|row| row.encodes);
+    let is_causal = model.derived("causal") != Some(Json::Bool(false));
+    if is_causal || encodes || STATED.iter().any(|key| out.contains_key(key)) {
+        return Ok(());
+    }
+    if transformers::defaults(model_type).is_empty() {
+        return Err(model.inexpressible("attention to later positions (attention.causal = false)"));
+    }
+    out.insert("is_causal".to_owned(), false.into());
+    Ok(())
 }
 
 /// Checks a width of heads that is not stated: it must be `hidden_size / num_attention_heads`.

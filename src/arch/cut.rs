@@ -174,8 +174,7 @@ pub(crate) fn pipeline_layers(config: &ModelConfig) -> u64 {
 
 /// The layers without those that predict further tokens.
 fn own_layers(config: &ModelConfig) -> u64 {
-    let next = config.experts.n_next_token_layers.as_ref().map_or(0, |next| next.value);
-    u64::from(config.n_layers.value.saturating_sub(next)).max(1)
+    u64::from(config.n_layers.value.saturating_sub(config.counted_next_layers())).max(1)
 }
 
 impl TensorCut {

@@ -54,7 +54,7 @@ pub use family::{FamilyFile, architectures};
 pub use generation::GenerationConfig;
 pub use linear::Linear;
 pub use mapping::Mapping;
-pub use resolution::{Auxiliary, Resolution};
+pub use resolution::{Auxiliary, Resolution, Undecoded};
 pub(crate) use resolve::{
     CanonicalMatch, architecture_name, canonical_names, canonical_of, computed_config,
     config_reader, kept_config, model_config, resolve, source_model, source_of_keys, stated_config,
@@ -65,4 +65,3 @@ pub use rule::{NameRule, StoredForm};
 pub use runs::{Half, Projection};
 pub(crate) use runs::{RowLoops, RowSelection, RowSpan};
 pub use transform::{Axes, Change, RowOrder, Transform};
-pub use undecoded::Undecoded;

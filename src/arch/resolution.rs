@@ -7,7 +7,6 @@ use std::fmt;
 use super::architecture::{Architecture, RopeLayout};
 use super::mapping::{self, Mapping};
 use super::tensor::CanonicalTensor;
-use super::undecoded::Undecoded;
 use super::wrapper::OwnPieces;
 use super::{auxiliary, wrapper};
 use crate::bytes::Text;
@@ -86,6 +85,16 @@ impl Auxiliary {
     }
 }
 
+/// A stored array that a canonical tensor's values would be computed from, if its scheme were decoded.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Undecoded {
+    /// The canonical name of the tensor, which no stored tensor is mapped to.
+    pub canonical: String,
+    /// The name of the array in the file.
+    pub stored: String,
+}
+
 impl Resolution {
     /// The facts about the tensor with this canonical name.
     pub(crate) fn canonical_tensor(&self, canonical: &str) -> Option<CanonicalTensor> {
@@ -133,6 +142,14 @@ impl Resolution {
     /// Whether the files also hold a vision or audio model.
     pub(crate) fn has_towers(&self) -> bool {
         self.auxiliary.iter().any(Auxiliary::is_of_a_tower)
+    }
+
+    /// Whether every tensor is known, and none is of a vision or audio model.
+    pub(crate) fn lacks_towers(&self) -> bool {
+        self.architecture.is_some()
+            && !self.mapped.is_empty()
+            && self.unknown.is_empty()
+            && !self.has_towers()
     }
 
     /// Leaves out the tensors without canonical names whose stored names `matches` accepts.

@@ -229,7 +229,7 @@ impl<'a> SourceModel<'a> {
     /// The number of layers without those that predict further tokens.
     pub(crate) fn own_layers(&self) -> u32 {
         let layers = self.config.n_layers.value;
-        let stated = self.config.experts.n_next_token_layers.as_ref().map_or(0, |next| next.value);
+        let stated = self.config.counted_next_layers();
         // A file may count them without stating how many they are.
         let found = next_layers(self.mapped).range(..layers).count();
         let found = u32::try_from(found).unwrap_or(u32::MAX);

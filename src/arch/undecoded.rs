@@ -1,18 +1,8 @@
 //! Arrays of a quantization scheme that is not decoded, by the canonical tensors that they stand for. Their values are
 //! unknown, but which tensor of which layer they belong to follows from their module's name.
 
-use super::resolution::Resolution;
+use super::resolution::{Resolution, Undecoded};
 use crate::store::Store;
-
-/// A stored array that a canonical tensor's values would be computed from, if its scheme were decoded.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Undecoded {
-    /// The canonical name of the tensor, which no stored tensor is mapped to.
-    pub canonical: String,
-    /// The name of the array in the file.
-    pub stored: String,
-}
 
 /// Names of a module's tensors that no scheme replaces with arrays.
 const PLAIN: &[&str] = &["bias"];

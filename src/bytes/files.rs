@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Access, Source};
+use super::{Access, BrokenLink, Source, hub_link};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Files that a program reaches in its own way: on a server, in an archive, in a browser.
@@ -96,7 +96,7 @@ impl Files {
     /// Whether there is a file, or on this machine anything, with this path.
     pub(crate) fn exists(&self, path: &Path) -> bool {
         match self {
-            Self::Disk => path.exists(),
+            Self::Disk => path.exists() || self.is_in_own_blobs(path),
             Self::Absent => false,
             Self::Custom(files) => files.exists(path),
         }
@@ -105,9 +105,18 @@ impl Files {
     /// Whether there is a file with this path.
     pub(crate) fn is_file(&self, path: &Path) -> bool {
         match self {
-            Self::Disk => path.is_file(),
+            Self::Disk => path.is_file() || self.is_in_own_blobs(path),
             Self::Absent | Self::Custom(_) => self.exists(path),
         }
+    }
+
+    fn is_in_own_blobs(&self, path: &Path) -> bool {
+        self.broken_link(path).is_some_and(|link| link.blob.is_some())
+    }
+
+    /// The link at a path of this machine, if its target does not exist.
+    pub(crate) fn broken_link(&self, path: &Path) -> Option<BrokenLink> {
+        matches!(self, Self::Disk).then(|| hub_link::broken(path))?
     }
 
     /// The target of a symbolic link of this machine; `None` if the path exists and is no link.

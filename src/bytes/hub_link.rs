@@ -1,4 +1,4 @@
-//! Links of the Hugging Face cache that were copied as text.
+//! Links of the Hugging Face cache that were copied as text, or that lead to another folder.
 //!
 //! In the cache, `snapshots/REVISION/FILE` is a symbolic link to `../../blobs/HASH`. A tool that
 //! cannot create links (git without them, some archives and file systems) writes that path as the
@@ -29,5 +29,34 @@ pub(super) fn target(path: &Path, file: &File, len: u64) -> Option<PathBuf> {
     file.read_exact(text).ok()?;
     let hash = text.strip_prefix(BEFORE)?;
     let hash = std::str::from_utf8(hash).ok()?;
-    hash.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| folder.join("../../blobs").join(hash))
+    is_hash(hash).then(|| folder.join("../../blobs").join(hash))
+}
+
+/// A link whose target does not exist.
+#[derive(Debug)]
+pub(crate) struct BrokenLink {
+    pub(crate) target: PathBuf,
+    /// The blob with the target's name in the folder of the link's own repository, which is read instead.
+    pub(crate) blob: Option<PathBuf>,
+}
+
+/// The link at a path, if its target does not exist.
+pub(super) fn broken(path: &Path) -> Option<BrokenLink> {
+    let target = std::fs::read_link(path).ok().filter(|_| !path.exists())?;
+    Some(BrokenLink { blob: own_blob(path, &target), target })
+}
+
+/// The blob with the name that a broken link of a snapshot has, in the folder of its own repository. A cache that was named
+/// by a relative path has links that lead elsewhere, and so has one with absolute links that was moved.
+fn own_blob(link: &Path, target: &Path) -> Option<PathBuf> {
+    let hash = target.file_name()?.to_str().filter(|hash| is_hash(hash))?;
+    let is_blob = target.parent()?.file_name()? == "blobs" && matches!(hash.len(), 40 | 64);
+    let mut folders = link.ancestors();
+    let snapshots = folders.find(|folder| folder.file_name().is_some_and(|f| f == "snapshots"))?;
+    let blob = snapshots.parent()?.join("blobs").join(hash);
+    (is_blob && blob.is_file()).then_some(blob)
+}
+
+fn is_hash(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -29,6 +29,7 @@ pub(crate) use content_addressed::{blob_behind, is_content_addressed};
 pub(crate) use cursor::Cursor;
 pub use files::FileSystem;
 pub(crate) use files::Files;
+pub(crate) use hub_link::BrokenLink;
 pub use pages::{AlignedBuffer, AlignedBytes};
 pub(crate) use positioned::{is_same, open_folder, open_or_create, read_exact_at, write_all_at};
 pub(crate) use put::{own_path, put, put_by};
@@ -180,10 +181,17 @@ impl Source {
     }
 
     fn open_regular(path: &Path, access: Access) -> Result<Self> {
-        let file = open_without_waiting(path).map_err(|error| match std::fs::read_link(path) {
-            Ok(target) if error.kind() == std::io::ErrorKind::NotFound => dangling(&target),
-            _ => Error::io("cannot open", error),
-        })?;
+        let file = match open_without_waiting(path) {
+            Ok(file) => file,
+            Err(error) => {
+                let is_absent = error.kind() == std::io::ErrorKind::NotFound;
+                return match hub_link::broken(path).filter(|_| is_absent) {
+                    Some(BrokenLink { blob: Some(blob), .. }) => Self::open(&blob, access),
+                    Some(BrokenLink { target, .. }) => Err(dangling(&target)),
+                    None => Err(Error::io("cannot open", error)),
+                };
+            }
+        };
         let opened = file
             .metadata()
             .map_err(|error| Error::io("cannot read the length of the file", error))?;

@@ -1,7 +1,7 @@
 //! Recognizes files of other formats that users mistake for models, and says what to do with each.
 
 use super::{OpenOptions, Probe};
-use crate::bytes::{Source, is_content_addressed, try_zeroed};
+use crate::bytes::{Access, Source, is_content_addressed, try_zeroed};
 use crate::error::{AdvisedOption, Error, ErrorKind, Result};
 use crate::json::Json;
 

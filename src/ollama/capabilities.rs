@@ -4,7 +4,7 @@
 use super::served::shown_capabilities;
 use super::show;
 use crate::adapter::Adapter;
-use crate::arch::other_models;
+use crate::arch::{Resolution, other_models};
 use crate::container::ollama::{ConfigBlob, OLLAMA, Sources};
 use crate::engines::ollama::chat_of_architecture;
 use crate::model::Model;
@@ -72,5 +72,10 @@ fn of_directory(model: &Model) -> Vec<String> {
     let (embedded, standalone) = tokenizer::chat_templates_beside(store);
     let sources = Sources { config: Some(config), embedded: &embedded, standalone: &standalone };
     let parser = sources.chat_format().parser;
-    sources.capabilities(parser).into_iter().map(str::to_owned).collect()
+    let mut capabilities = sources.capabilities(parser);
+    // Ollama goes by the config alone.
+    if model.resolution().is_ok_and(Resolution::lacks_towers) {
+        capabilities.retain(|name| !["vision", "audio"].contains(name));
+    }
+    capabilities.into_iter().map(str::to_owned).collect()
 }

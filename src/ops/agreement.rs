@@ -327,7 +327,7 @@ impl PlannedDirectory<'_> {
         let checks = self.conditions(model_type).flat_map(|one| &one.computes);
         let faults = mlx_lm::faults(checks, text).into_iter().map(str::to_owned);
         let mut faults: Vec<String> =
-            unread.into_iter().chain(faults).chain(self.masked(model_type)).collect();
+            unread.into_iter().chain(faults).chain(self.masked(text, model_type)).collect();
         for (part, fault) in self.conditions(model_type).flat_map(|one| &one.drops) {
             let mut any = false;
             for (_, tensor) in tensors.iter().filter(|(_, tensor)| tensor.name().contains(part)) {
@@ -343,11 +343,15 @@ impl PlannedDirectory<'_> {
     }
 
     /// A difference of every class: no token sees those after it.
-    fn masked(&self, model_type: &str) -> Option<String> {
+    fn masked(&self, text: &Map<String, Json>, model_type: &str) -> Option<String> {
         let has_class = self.dialect == Dialect::Mlx && mlx_lm::class(model_type).is_some();
         let config = self.model.config().ok().filter(|_| has_class)?;
         let causal = config.attention.causal.as_ref().filter(|causal| !causal.value)?;
-        let stated = causal.source.document_name() == Some("config.json");
+        // Models whose class states it in another key are for mlx-embeddings.
+        let elsewhere = text.get("use_bidirectional_attention") == Some(&Json::Bool(true));
+        let source = &causal.source;
+        let stated = source.document_name() == Some("config.json")
+            || source.metadata_key().is_some() && !elsewhere;
         stated.then(|| format!("has causal attention ({} says otherwise)", causal.source))
     }
 

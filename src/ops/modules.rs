@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::dialect::{joins_experts, split_experts};
-use super::verify::{tokens_beyond, untied};
+use super::verify::{layers, tokens_beyond, towers, untied};
 use crate::arch::config::pooling;
 use crate::bytes::{Access, Text};
 use crate::container::OpenOptions;
@@ -288,8 +288,11 @@ pub(super) fn notes(model: &Model, keeps: fn(&str) -> bool) -> Result<Vec<String
     notes.extend(model.resolution()?.stored_as_output());
     if let Ok(config) = model.config() {
         notes.extend(untied(model.store(), config));
+        notes.extend(layers::faults(model.store(), model.resolution()?, config));
         notes.extend(tokens_beyond(model.store(), config));
     }
+    notes.extend(towers::absent(model));
+    notes.extend(model.store().broken_links()?);
     let files = model.store().folder_files()?;
     let mut names = files.unknown;
     names.extend(files.untranslated);

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use super::choice;
-use crate::bytes::{Access, Source};
+use crate::bytes::{Access, Files, Source};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A name of the hub, taken apart.
@@ -130,7 +130,7 @@ pub(crate) fn cached(name: &HubName) -> Result<Option<PathBuf>> {
     let Some(repository) = cache().map(|cache| cache.join(name.folder())) else { return Ok(None) };
     let Some(snapshot) = snapshot(&repository, &name.revision) else { return Ok(None) };
     match &name.file {
-        Some(file) => Ok(Some(snapshot.join(file)).filter(|path| path.exists())),
+        Some(file) => Ok(Some(snapshot.join(file)).filter(|path| Files::Disk.exists(path))),
         None => in_snapshot(snapshot, name.tag.as_deref()).map(Some),
     }
 }

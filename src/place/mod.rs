@@ -15,7 +15,7 @@ pub(crate) mod ollama;
 
 use std::path::{Path, PathBuf};
 
-use crate::bytes::Text;
+use crate::bytes::{Files, Text};
 use crate::error::{Error, ErrorKind, Result};
 use hub::HubName;
 use ollama::ModelName;
@@ -56,7 +56,7 @@ pub(crate) fn scheme(name: &Path) -> Option<&'static str> {
 /// that cannot be read; an error of [`choice::gguf`] if a repository does not have the wanted file.
 pub(crate) fn resolve(name: &Path) -> Result<Resolved> {
     let metadata = name.metadata();
-    if metadata.is_ok() {
+    if metadata.is_ok() || Files::Disk.is_file(name) {
         let other = stored(name).map(|(path, _)| {
             let shown = ollama::name_of_manifest(&path).unwrap_or_default();
             format!("the path is opened; {shown} names the model of Ollama's store")

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Store, document};
+use crate::bytes::{BrokenLink, Text};
 use crate::error::Result;
 use crate::json::Json;
 use crate::place::choice::{TEMPLATES, is_folder_of_model};
@@ -247,6 +248,34 @@ impl Store {
             }
         }
         Ok(files)
+    }
+}
+
+impl Store {
+    /// Links next to the weights of a directory whose targets do not exist, one sentence each.
+    ///
+    /// # Errors
+    ///
+    /// `Io` if the folder cannot be listed.
+    pub(crate) fn broken_links(&self) -> Result<Vec<String>> {
+        let Some(folder) = self.folder.as_ref().filter(|_| self.is_directory()) else {
+            return Ok(Vec::new());
+        };
+        let sentence = |name: String| {
+            let BrokenLink { target, blob } = self.place.broken_link(&folder.join(&name))?;
+            let name = Text::new(name.as_bytes()).brief();
+            let target = Text::from_path(&target);
+            Some(match blob {
+                Some(blob) => format!(
+                    "{name} is a link to {target}, which does not exist: {} is read, which other programs do not find",
+                    Text::from_path(&blob)
+                ),
+                None => {
+                    format!("{name} is a link to {target}, which does not exist: it is not read")
+                }
+            })
+        };
+        Ok(self.place.names(folder, usize::MAX)?.into_iter().filter_map(sentence).collect())
     }
 }
 

@@ -9,9 +9,7 @@ use crate::arch::factor;
 use crate::arch::kept::{self, GENERATION, Kept};
 use crate::arch::source::KeyWriter;
 use crate::arch::tower::{Tower, TowerConfig};
-use crate::arch::{
-    ConfigField, Dialect, ModelConfig, Resolution, config_json, source_model, source_of_keys,
-};
+use crate::arch::{ConfigField, Dialect, Resolution, config_json, source_model, source_of_keys};
 use crate::container::gguf::write::model_keys;
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, Map};
@@ -422,9 +420,7 @@ pub(crate) fn kept(
 ) -> Result<Option<Kept>> {
     let Some(root) = model.store().document(ConfigDocument::NAME) else {
         let mut kept = Kept::default();
-        if let (Ok(own), Ok(given)) = (model.config(), gguf.config()) {
-            kept.losses = unlike(own, given);
-        }
+        kept.losses = unlike(model, gguf);
         return Ok(Some(kept).filter(|kept| !kept.losses.is_empty()));
     };
     let mut configs = nested_configs(root).into_iter().filter_map(|(_, json)| json.as_object());
@@ -468,20 +464,25 @@ pub(crate) fn kept(
         }
         Err(error) if error.kind() == ErrorKind::Unsupported => {
             let mut kept = Kept::whole(&stated);
-            if let (Ok(own), Ok(given)) = (model.config(), gguf.config()) {
-                kept.losses = unlike(own, given);
-            }
+            kept.losses = unlike(model, gguf);
             Ok(Some(kept))
         }
         Err(error) => Err(error),
     }
 }
 
-/// Fields that two configs state with different values, of a model whose GGUF keys do not give its document.
-fn unlike(own: &ModelConfig, given: &ModelConfig) -> Vec<String> {
+/// Fields that two configs state with different values, of a model whose GGUF keys do not give its document. `gguf` is the
+/// same model in GGUF.
+fn unlike(model: &Model, gguf: &Model) -> Vec<String> {
+    let (Ok(own), Ok(given)) = (model.config(), gguf.config()) else { return Vec::new() };
     // A model without attention has heads in name only.
     let attends = given.n_kv_heads.source != given.n_heads.source;
     let routes = given.n_experts.value > 0;
+    // Of experts alone, GGUF has the width in another key too.
+    let is_network = |name: &str| name.ends_with(".ffn.up.weight");
+    let has_network = gguf
+        .resolution()
+        .is_ok_and(|found| found.mapped.iter().any(|one| is_network(&one.canonical)));
     let has_windows = own.has_windows();
     // The quotient of the two is what counts.
     let scaling = &own.rope_scaling;
@@ -499,6 +500,7 @@ fn unlike(own: &ModelConfig, given: &ModelConfig) -> Vec<String> {
             && !(of_scaling && field.name.contains("mscale") && one == all)
             && !NAMED.contains(&field.name)
             && (attends || !of_attention)
+            && (has_network || !field.name.starts_with("ffn_dim"))
             // The tensors say which layers have attention, state spaces or experts.
             && (routes || field.group != "experts" && field.name != "n_experts")
             && (field.name != "layers" || has_windows)
@@ -522,6 +524,8 @@ const NAMED: &[&str] = &[
     "architecture",
     "family",
     "max_seq_len",
+    // GGUF states it of layers that are stored.
+    "n_next_token_layers",
     "rope_partial_factor",
     "rope_sections",
     "ssm_head_dim",

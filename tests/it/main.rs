@@ -43,6 +43,7 @@ mod recipe;
 #[cfg(feature = "http")]
 mod remote;
 mod same_weights;
+mod situations;
 mod store;
 mod tokenizer;
 mod translate;

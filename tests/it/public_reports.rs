@@ -12,7 +12,7 @@ use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::{DType, Model, OpenOptions, WriteOptions};
 
-fn reconfigured(change: impl FnOnce(&mut Value)) -> tempfile::TempDir {
+pub(crate) fn reconfigured(change: impl FnOnce(&mut Value)) -> tempfile::TempDir {
     let files = copy_of(sample("hf"));
     let text = std::fs::read_to_string(files.path().join("config.json")).unwrap();
     let mut config: Value = serde_json::from_str(&text).unwrap();
@@ -38,7 +38,10 @@ fn rebuilt(
     files
 }
 
-fn converted(files: &std::path::Path, options: &ConvertOptions) -> Result<String, String> {
+pub(crate) fn converted(
+    files: &std::path::Path,
+    options: &ConvertOptions,
+) -> Result<String, String> {
     let plan = ops::convert(&Model::open(files).unwrap(), options);
     plan.map(|plan| plan.notes.join("; ")).map_err(|error| told(&error))
 }
@@ -737,10 +740,18 @@ fn classes_without_a_mask_are_not_causal() {
         ("LlamaBiModel", "llama", Some(false)),
         ("LlamaEncoderModel", "llama", Some(false)),
         ("LlamaBidirectionalModel", "llama_bidirec", Some(false)),
+        ("Ministral3BidirectionalModel", "ministral3_bidirec", Some(false)),
     ] {
         let files = reconfigured(|config| {
             config["architectures"] = json!([class]);
             config["model_type"] = model_type.into();
+            if class.starts_with("Ministral3") {
+                config["rope_parameters"] = json!({
+                    "rope_type": "yarn", "rope_theta": 1e4, "factor": 16.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                    "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 64,
+                    "llama_4_scaling_beta": 0.1,
+                });
+            }
         });
         let (_folder, model) = in_gguf(files.path());
         let name = model.metadata().str("general.architecture").unwrap();

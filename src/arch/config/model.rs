@@ -4,6 +4,7 @@ use super::field::{ConfigField, Field, report};
 use super::keys::{
     AttentionConfig, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig, SsmConfig,
 };
+use super::origin::SourceKind;
 use super::values::{LayerKind, LayerLayout, NormKind};
 use crate::rounding::f32_of;
 
@@ -123,6 +124,14 @@ impl ModelConfig {
             Some(layout) => layout.value.kind(layer),
             None => Some(&LayerKind::Full),
         }
+    }
+
+    /// The layers that predict further tokens and that the number of layers includes: GGUF counts them, and `config.json`
+    /// does not.
+    pub(crate) fn counted_next_layers(&self) -> u32 {
+        let next = self.experts.n_next_token_layers.as_ref();
+        let counted = next.filter(|next| next.source.kind() == SourceKind::Key);
+        counted.map_or(0, |next| next.value)
     }
 
     /// Whether any layer attends to a sliding window.

@@ -266,7 +266,7 @@ fn gather(indexed: &mut Indexed, options: &OpenOptions) -> Result<()> {
         true => scheme::gather(indexed, &options.limits)?,
         false => {
             check_packed(indexed, options)?;
-            HashMap::new()
+            scheme::gather_named(indexed, &options.limits)?
         }
     };
     let stated = StatedScheme::of(indexed.documents());

@@ -74,15 +74,47 @@ static ACTIVATIONS: &[(&str, &[(&str, Part)])] = &[
     ("_proj_packed", &[("_proj_input_global_scale", Part::ActivationScale)]),
 ];
 
+/// The start of the last part of an array's name that states the scheme of its weight, as bitsandbytes writes it.
+const NAMED: &str = "bitsandbytes__";
+
 /// Joins the arrays of each quantized tensor. Returns why arrays with the names of a scheme were not
 /// joined.
 pub(super) fn gather(indexed: &mut Indexed, limits: &Limits) -> Result<HashMap<u32, String>> {
-    let schemes = possible(indexed);
+    let schemes = possible(indexed, SCHEMES);
+    join(indexed, &schemes, limits)
+}
+
+/// Like [`gather`], for files without a document that states a scheme: an array may state it.
+pub(super) fn gather_named(indexed: &mut Indexed, limits: &Limits) -> Result<HashMap<u32, String>> {
+    let mut numbers = 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX);
+    let is_named = |listed: ListedArray<'_>| {
+        listed
+            .name
+            .as_bytes()
+            .rsplit(|byte| *byte == b'.')
+            .next()
+            .is_some_and(|last| last.starts_with(NAMED.as_bytes()))
+    };
+    if !numbers.any(|number| indexed.get(number).is_some_and(is_named)) {
+        return Ok(HashMap::new());
+    }
+    let schemes = SCHEMES
+        .iter()
+        .filter(|scheme| scheme.companions.iter().any(|(end, _)| end.contains(NAMED)));
+    let schemes = possible(indexed, schemes);
+    join(indexed, &schemes, limits)
+}
+
+fn join(
+    indexed: &mut Indexed,
+    schemes: &[PossibleScheme],
+    limits: &Limits,
+) -> Result<HashMap<u32, String>> {
     let mut faults = HashMap::new();
     let checkpoint =
         Checkpoint { limits, has_middle_zero_points: has_middle_zero_points(indexed)? };
     for head in 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX) {
-        for (scheme, companions) in &schemes {
+        for (scheme, companions) in schemes {
             match try_scheme(indexed, head, scheme, companions, &checkpoint) {
                 Ok(true) => {
                     faults.remove(&head);
@@ -134,7 +166,10 @@ type PossibleScheme = (&'static Scheme, Vec<(&'static str, Part)>);
 
 /// The schemes that the endings of the names allow. A model mostly uses one, and looking for the
 /// arrays of all others would take longer than opening its files.
-fn possible(indexed: &Indexed) -> Vec<PossibleScheme> {
+fn possible(
+    indexed: &Indexed,
+    schemes: impl IntoIterator<Item = &'static Scheme>,
+) -> Vec<PossibleScheme> {
     let last = |name: &[u8]| name.rsplit(|&byte| byte == b'.').next().map_or(0, <[u8]>::len);
     let mut found: HashSet<&[u8]> = HashSet::new();
     for number in 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX) {
@@ -146,7 +181,8 @@ fn possible(indexed: &Indexed) -> Vec<PossibleScheme> {
         let ending = ending.get(ending.len() - last(ending)..).unwrap_or_default();
         found.iter().any(|last| last.ends_with(ending))
     };
-    let possible = SCHEMES.iter().filter(|scheme| occurs(scheme.head)).map(|scheme| {
+    let schemes = schemes.into_iter().filter(|scheme| occurs(scheme.head));
+    let possible = schemes.map(|scheme| {
         let of_head = ACTIVATIONS.iter().filter(|(head, _)| *head == scheme.head);
         let activations = of_head.flat_map(|(_, parts)| parts.iter());
         let companions = scheme.companions.iter().chain(activations).copied();

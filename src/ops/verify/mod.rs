@@ -3,10 +3,11 @@
 
 mod classes;
 mod hub;
+pub(super) mod layers;
 mod loader;
 mod report;
 mod shapes;
-mod towers;
+pub(super) mod towers;
 mod vocabulary;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,9 +74,11 @@ pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consis
         found.faults.append(&mut found.notes);
     }
     // transformers loads such a model.
-    let note = model.resolution().ok().and_then(Resolution::stored_as_output);
-    found.notes.extend(note.map(|note| Text::new(note.as_bytes()).brief()));
+    let notes = model.resolution().ok().and_then(Resolution::stored_as_output);
+    let notes = notes.into_iter().chain(towers::absent(model));
+    found.notes.extend(notes.map(|note| Text::new(note.as_bytes()).brief()));
     found.notes.extend(other_models::draft(model.store()).map(str::to_owned));
+    found.notes.extend(model.store().broken_links()?);
     Ok(found)
 }
 
@@ -175,6 +178,7 @@ impl Examination {
             found.faults.extend(of(Area::Names, lacking_bias(resolution, config)));
             found.faults.extend(of(Area::Config, numbers(config)));
             found.faults.extend(of(Area::Config, untied(store, config)));
+            found.faults.extend(of(Area::Config, layers::faults(store, resolution, config)));
             found.refused.extend(of(Area::Loader, classes::faults(store, resolution, config)));
         }
         let unread = DOCUMENTS.iter().filter_map(|name| store.read_document(name).err());

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::arch::tower::TowerConfig;
 use crate::arch::{Auxiliary, Resolution, family, tower_part};
+use crate::container::MLX;
 use crate::json::Json;
 use crate::model::Model;
 
@@ -74,6 +75,23 @@ pub(super) fn missing(model: &Model) -> MissingOfTowers {
         list.extend(lacking(before, tensors, &key, count));
     }
     found
+}
+
+/// A note on a model whose config states a vision or audio model, of which no tensor is stored. mlx-lm leaves such tensors
+/// out, and keeps the config.
+pub(in crate::ops) fn absent(model: &Model) -> Option<String> {
+    let store = model.store();
+    let root = store.document("config.json").filter(|_| store.container() != MLX.name)?;
+    let classes = root.get("architectures").and_then(Json::as_array)?;
+    let is_whole = |class: &&str| class.ends_with("ForConditionalGeneration");
+    let class = classes.iter().filter_map(Json::as_str).find(is_whole)?;
+    let stated = |key: &&&str| root.get(key).is_some_and(Json::is_object);
+    let key = ["vision_config", "audio_config"].iter().find(stated)?;
+    model.resolution().ok().filter(|resolution| resolution.lacks_towers())?;
+    Some(format!(
+        "config.json has {key} and the class {class}, but no tensor of such a model is stored: transformers initializes it \
+         at random; the language model is whole"
+    ))
 }
 
 /// The number of layers that the config of the vision or audio model states, and its key.

@@ -1,0 +1,179 @@
+//! Further situations of public bug reports: models whose files contradict each other, or state something in one place alone.
+
+use crate::public_reports::{config_in_safetensors, converted, faults, in_gguf, reconfigured};
+use crate::support::{Safetensors, f32s, folder};
+use serde_json::json;
+use weighbridge::container::{GGUF, MLX, Strictness};
+use weighbridge::ops::{self, ConvertOptions};
+use weighbridge::{DType, Model, WriteOptions};
+
+fn noted(model: &Model) -> String {
+    ops::check_consistency(model, Strictness::Default).unwrap().notes.join("; ")
+}
+
+/// The keys of this library hold the config; files of other programs lack them.
+#[test]
+fn a_gguf_file_of_another_program_without_a_mask() {
+    let files = reconfigured(|config| config["is_causal"] = json!(false));
+    let target = tempfile::tempdir().unwrap();
+    let path = target.path().join("m.gguf");
+    let options = ConvertOptions::new(&GGUF).extra_keys(false);
+    let plan = ops::convert(&Model::open(files.path()).unwrap(), &options).unwrap();
+    plan.run(&path, &WriteOptions::new()).unwrap();
+    assert_eq!(config_in_safetensors(&path)["is_causal"], false);
+    let told = converted(&path, &ConvertOptions::new(&MLX)).unwrap();
+    assert!(told.contains("has causal attention (llama.attention.causal says"), "{told}");
+    let (_folder, causal) = in_gguf(crate::support::sample("hf").as_ref());
+    assert!(config_in_safetensors(causal.path()).get("is_causal").is_none());
+}
+
+/// Nemotron-H with a layer of each kind: state spaces, attention and a network.
+fn nemotron_h(pattern: &str) -> tempfile::TempDir {
+    let config = json!({
+        "model_type": "nemotron_h", "architectures": ["NemotronHForCausalLM"], "hidden_size": 8,
+        "num_hidden_layers": 3, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 4,
+        "intermediate_size": 16, "mamba_num_heads": 2, "mamba_head_dim": 8, "ssm_state_size": 4,
+        "n_groups": 1, "conv_kernel": 4, "expand": 2, "vocab_size": 4, "max_position_embeddings": 32,
+        "layer_norm_epsilon": 1e-5, "mlp_hidden_act": "relu2", "tie_word_embeddings": false,
+        "num_nextn_predict_layers": 1, "hybrid_override_pattern": pattern,
+    });
+    let tensors: &[(&str, &[u64])] = &[
+        ("backbone.embeddings.weight", &[4, 8]),
+        ("backbone.norm_f.weight", &[8]),
+        ("lm_head.weight", &[4, 8]),
+        ("backbone.layers.0.norm.weight", &[8]),
+        ("backbone.layers.0.mixer.A_log", &[2]),
+        ("backbone.layers.0.mixer.D", &[2]),
+        ("backbone.layers.0.mixer.dt_bias", &[2]),
+        ("backbone.layers.0.mixer.conv1d.weight", &[24, 1, 4]),
+        ("backbone.layers.0.mixer.conv1d.bias", &[24]),
+        ("backbone.layers.0.mixer.in_proj.weight", &[42, 8]),
+        ("backbone.layers.0.mixer.norm.weight", &[16]),
+        ("backbone.layers.0.mixer.out_proj.weight", &[8, 16]),
+        ("backbone.layers.1.norm.weight", &[8]),
+        ("backbone.layers.1.mixer.q_proj.weight", &[8, 8]),
+        ("backbone.layers.1.mixer.k_proj.weight", &[8, 8]),
+        ("backbone.layers.1.mixer.v_proj.weight", &[8, 8]),
+        ("backbone.layers.1.mixer.o_proj.weight", &[8, 8]),
+        ("backbone.layers.2.norm.weight", &[8]),
+        ("backbone.layers.2.mixer.up_proj.weight", &[16, 8]),
+        ("backbone.layers.2.mixer.down_proj.weight", &[8, 16]),
+    ];
+    let file = tensors.iter().fold(Safetensors::new(), |file, (name, shape)| {
+        let count = shape.iter().product::<u64>() as usize;
+        file.tensor(name, "F32", shape, f32s(&vec![0.5; count]))
+    });
+    folder(&[("model.safetensors", file.build()), ("config.json", config.to_string().into_bytes())])
+}
+
+/// GGUF counts the layers that predict further tokens, and config.json does not.
+#[test]
+fn layers_for_further_tokens_are_not_among_those_of_config_json() {
+    let files = nemotron_h("M*-");
+    assert_eq!(faults(&Model::open(files.path()).unwrap(), Strictness::Strict), "");
+    let told = converted(files.path(), &ConvertOptions::new(&GGUF)).unwrap();
+    assert!(!told.contains("n_next_token_layers"), "{told}");
+    let (_folder, model) = in_gguf(files.path());
+    let list = model.metadata().get("nemotron_h.attention.head_count_kv").unwrap();
+    assert_eq!(list.to_array().unwrap().len(), 3);
+}
+
+#[test]
+fn lists_of_layers_that_do_not_fit_the_layers() {
+    let told = |pattern: &str| {
+        let files = nemotron_h(pattern);
+        let said = faults(&Model::open(files.path()).unwrap(), Strictness::Default);
+        // A conversion says it too.
+        let noted = converted(files.path(), &ConvertOptions::new(&MLX).allow_unloadable(true));
+        assert!(noted.unwrap().contains(&said), "{said}");
+        said
+    };
+    let longer = told("M*-M");
+    assert!(longer.contains("hybrid_override_pattern in config.json has 4 entries"), "{longer}");
+    assert!(longer.contains("the model has 3 layers"), "{longer}");
+    let other = told("MM-");
+    assert!(other.contains("layers.1 is linear_attention"), "{other}");
+    assert!(other.contains("but lacks ssm.") && other.contains("which layers.0 has"), "{other}");
+
+    let files = reconfigured(|config| config["layer_types"] = json!(["full_attention"]));
+    let said = faults(&Model::open(files.path()).unwrap(), Strictness::Default);
+    assert!(said.contains("layer_types in config.json has 1 entries"), "{said}");
+}
+
+/// bitsandbytes' arrays state the scheme of their weight.
+#[test]
+fn a_single_file_of_bitsandbytes() {
+    let state = br#"{"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [4, 32]}"#;
+    let values: Vec<f32> = (0..16).map(|n| n as f32 / 16.0).collect();
+    let file = Safetensors::new()
+        .tensor("blocks.0.weight", "U8", &[64, 1], vec![0x21; 64])
+        .tensor("blocks.0.weight.absmax", "F32", &[2], f32s(&[16.0, 32.0]))
+        .tensor("blocks.0.weight.quant_map", "F32", &[16], f32s(&values))
+        .tensor(
+            "blocks.0.weight.quant_state.bitsandbytes__nf4",
+            "U8",
+            &[state.len() as u64],
+            state.to_vec(),
+        );
+    let files = folder(&[("unet.safetensors", file.build())]);
+    let model = Model::open(files.path().join("unet.safetensors")).unwrap();
+    let tensor = model.stored_tensor("blocks.0.weight").unwrap();
+    assert_eq!(tensor.dtype().unwrap(), DType::BNB_NF4);
+    assert_eq!(tensor.shape(), [4, 32]);
+    assert_eq!(tensor.dequantize().unwrap()[..2], [2.0, 1.0]);
+    assert_eq!(tensor.dequantize().unwrap()[64..66], [4.0, 2.0]);
+    assert_eq!(faults(&model, Strictness::Default), "");
+}
+
+/// Text-only trainings keep the config of the whole model.
+#[test]
+fn a_vision_config_without_a_vision_model() {
+    let files = reconfigured(|config| {
+        let mut text = config.clone();
+        text["model_type"] = "mistral".into();
+        *config = json!({
+            "model_type": "mistral3", "architectures": ["Mistral3ForConditionalGeneration"],
+            "text_config": text, "vision_config": {"model_type": "pixtral", "hidden_size": 8},
+        });
+    });
+    let model = Model::open(files.path()).unwrap();
+    let said = noted(&model);
+    assert!(said.contains("no tensor of such a model is stored"), "{said}");
+    assert_eq!(ops::summarize(&model).capabilities, ["completion"]);
+    let told = converted(files.path(), &ConvertOptions::new(&GGUF)).unwrap();
+    assert!(told.contains("config.json has vision_config and the class"), "{told}");
+}
+
+/// A cache that was named by a relative path has links that lead elsewhere.
+#[cfg(unix)]
+#[test]
+fn a_snapshot_whose_links_lead_elsewhere() {
+    use std::os::unix::fs::symlink;
+    let root = tempfile::tempdir().unwrap();
+    let repository = root.path().join("models--acme--Tiny");
+    let (blobs, snapshot) = (repository.join("blobs"), repository.join("snapshots/1234abcd"));
+    std::fs::create_dir_all(&blobs).unwrap();
+    std::fs::create_dir_all(&snapshot).unwrap();
+    for (number, entry) in std::fs::read_dir(crate::support::sample("hf")).unwrap().enumerate() {
+        let path = entry.unwrap().path();
+        let hash = format!("{number:040x}");
+        std::fs::copy(&path, blobs.join(&hash)).unwrap();
+        let target = format!("cache/models--acme--Tiny/blobs/{hash}");
+        symlink(target, snapshot.join(path.file_name().unwrap())).unwrap();
+    }
+    let model = Model::open(&snapshot).unwrap();
+    assert!(!model.is_empty());
+    let said = noted(&model);
+    assert!(said.contains("config.json is a link to cache/models--acme--Tiny/blobs/"), "{said}");
+    assert!(said.contains("which other programs do not find"), "{said}");
+    Model::open(snapshot.join("model.safetensors")).unwrap();
+
+    let tokenizer = snapshot.join("tokenizer.json");
+    std::fs::remove_file(&tokenizer).unwrap();
+    symlink("nowhere/else", &tokenizer).unwrap();
+    let model = Model::open(&snapshot).unwrap();
+    let broken = "tokenizer.json is a link to nowhere/else, which does not exist: it is not read";
+    assert!(noted(&model).contains(broken), "{}", noted(&model));
+    let told = converted(&snapshot, &ConvertOptions::new(&GGUF)).unwrap();
+    assert!(told.contains(broken), "{told}");
+}
