@@ -200,6 +200,7 @@ pub(crate) fn diff(
 #[derive(FromPyObject)]
 struct Conversion {
     dtype: Option<String>,
+    dequantize: bool,
     lossless: bool,
     max_shard_size: Option<u64>,
     shards: Option<String>,
@@ -218,6 +219,7 @@ impl Conversion {
     ) -> PyResult<ConvertOptions> {
         let mut options = ConvertOptions::new(to)
             .lossless(self.lossless)
+            .dequantize(self.dequantize)
             .one_file(one_file && *to == SAFETENSORS)
             .extra_keys(self.extra_keys)
             .projector(self.mmproj);
@@ -458,7 +460,10 @@ impl Creation {
                 (from.ok_or_else(absent)?, CreateOptions::new())
             }
         };
-        options = options.quantize(quant_type(self.quantize.as_deref())?);
+        options = match self.quantize.as_deref().and_then(FileType::from_name) {
+            Some(file_type) => options.file_type(file_type),
+            None => options.quantize(quant_type(self.quantize.as_deref())?),
+        };
         options = options.quantize_draft(quant_type(self.draft_quantize.as_deref())?);
         if let Some(text) = self.template {
             options = options.template(text)?;

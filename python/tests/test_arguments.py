@@ -146,7 +146,7 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     }),
     "convert": (base_of(wb.convert, "x.gguf"), {
         **CHECKED, "to": "mlx", "dtype": "F16", "mmproj": True, "max_shard_size": "100KB",
-        "lossless": (True, {"dtype": "Q8_0"}), "shards": "tp=2", "fuse": ["qkv"], "store": "there",
+        "lossless": (True, {"dtype": "Q8_0"}), "dequantize": (True, {"source": GGUF}), "shards": "tp=2", "fuse": ["qkv"], "store": "there",
         "lora": "../adapter", "leave_out": ["*norm*"], "extra_keys": (False, {"source": "../extra"}),
         "allow_nonfinite": (True, {"source": "../nan", "dtype": "Q8_0"}),
     }),

@@ -97,7 +97,7 @@ def test_options_that_take_several(assets: Path, tmp_path: Path) -> None:
 
 def test_layers_to_prune_exist(assets: Path, tmp_path: Path) -> None:
     for layers in ([9], [0, 2], [2**40]):
-        with pytest.raises(wb.MismatchError, match="the model has 2 layers"):
+        with pytest.raises(wb.MismatchError, match="the last one is layer 1"):
             wb.quantize(assets / "hf", tmp_path / "q.gguf", "Q8_0", prune_layers=layers)
     assert not (tmp_path / "q.gguf").exists()
 
@@ -117,6 +117,16 @@ def test_create(assets: Path, tmp_path: Path) -> None:
     )
     manifest = next(path for path in (tmp_path / "manifests").rglob("*") if path.is_file())
     assert wb.open(manifest).container == "ollama"
+    wb.create("tales:q4_0", assets / "hf", quantize="q4_0", store=tmp_path / "gguf")
+    manifest = next(path for path in (tmp_path / "gguf/manifests").rglob("*") if path.is_file())
+    assert wb.open(manifest)["layers.1.attention.q.weight"].dtype == "Q4_0"
+
+
+def test_decoded_groups_have_the_dtype_of_their_scales(assets: Path, tmp_path: Path) -> None:
+    wb.quantize(assets / "hf", tmp_path / "mlx", mlx="affine", bits=4, group_size=32)
+    wb.convert(tmp_path / "mlx", tmp_path / "plain", to="mlx", dequantize=True)
+    scales = wb.open(assets / "hf")["layers.1.attention.q.weight"].dtype
+    assert wb.open(tmp_path / "plain")["layers.1.attention.q.weight"].dtype == scales
 
 
 def test_create_from_a_modelfile(assets: Path, tmp_path: Path) -> None:

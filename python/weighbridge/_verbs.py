@@ -369,6 +369,7 @@ class ConvertOptions(SourceOptions, total=False):
 
     to: Annotated[Container | None, Option(None, "the container; without it, the ending of `path` tells it")]
     dtype: Annotated[DType | None, Option(None, "the dtype of all matrices", dtype)]
+    dequantize: Annotated[bool, Option(False, "decode quantized tensors: those of MLX to the dtype of their scales, others to F16", flag)]
     mmproj: Annotated[bool, Option(False, "write the vision model, which llama.cpp reads from a separate GGUF file", flag, ["gguf"])]
     lossless: Annotated[bool, Option(False, "make any change of values an error", flag)]
     max_shard_size: Annotated[Size | None, Option(None, "the most bytes of tensors in one file, as in \"5GB\"", size)]
@@ -474,7 +475,7 @@ class CreateOptions(CheckedOptions, total=False):
     """Options of `create`. They replace what the Modelfile says, or add to it."""
 
     modelfile: Annotated[PathLike | None, Option(None, "a Modelfile")]
-    quantize: Annotated[str | None, Option(None, "`int4`, `int8`, `nvfp4`, `mxfp4` or `mxfp8`")]
+    quantize: Annotated[str | None, Option(None, "`int4`, `int8`, `nvfp4`, `mxfp4`, `mxfp8`, or a type of llama-quantize, which makes one blob")]
     template: Annotated[str | None, Option(None, "the template of a prompt")]
     system: Annotated[str | None, Option(None, "the system message")]
     parameters: Annotated[Mapping[str, object] | None, Option(None, "parameters; a value may be a list, as for `stop`", _pairs)]
