@@ -123,6 +123,10 @@ fn a_single_file_of_bitsandbytes() {
     assert_eq!(tensor.dequantize().unwrap()[..2], [2.0, 1.0]);
     assert_eq!(tensor.dequantize().unwrap()[64..66], [4.0, 2.0]);
     assert_eq!(faults(&model, Strictness::Default), "");
+    // Of a directory, transformers would not read them so.
+    std::fs::write(files.path().join("config.json"), r#"{"model_type": "llama"}"#).unwrap();
+    let said = noted(&Model::open(files.path()).unwrap());
+    assert!(said.contains("bitsandbytes' own arrays alone"), "{said}");
 }
 
 /// Text-only trainings keep the config of the whole model.

@@ -18,7 +18,7 @@ use crate::error::Result;
 pub(super) use read::{open_directory, open_file};
 #[cfg(feature = "write")]
 pub(crate) use stated::left_over;
-pub(crate) use stated::{SchemeBeside, scheme_beside, stored_unquantized};
+pub(crate) use stated::{SchemeBeside, scheme_beside, states_itself, stored_unquantized};
 use weight_map::WeightMap;
 
 /// The safetensors container's row in [`CONTAINERS`](super::CONTAINERS).

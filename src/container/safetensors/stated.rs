@@ -270,6 +270,14 @@ pub(crate) fn scheme_beside(store: &Store) -> Option<SchemeBeside> {
     Some(SchemeBeside { document: document.to_owned(), config })
 }
 
+/// Whether arrays state the scheme of tensors, and no document does.
+pub(crate) fn states_itself(store: &Store) -> bool {
+    let is_one = |dtype: DType| [DType::BNB_NF4, DType::BNB_FP4].contains(&dtype);
+    let mut tensors = store.tensors();
+    StatedScheme::of(store.documents()).is_none()
+        && tensors.any(|tensor| tensor.dtype().is_ok_and(is_one))
+}
+
 /// Whether a module's name, or a part of it between dots, has a pattern: a name, a name with `*`, or one of
 /// the simple regular expressions that compressed-tensors writes after `re:`.
 fn is_match(pattern: &str, module: &str) -> bool {

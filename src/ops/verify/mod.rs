@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::arch::{ModelConfig, Resolution, other_models};
 use crate::bytes::Text;
 use crate::container::Strictness;
-use crate::container::safetensors::{scheme_beside, stored_unquantized};
+use crate::container::safetensors::{scheme_beside, states_itself, stored_unquantized};
 use crate::engines::transformers;
 use crate::error::{ErrorKind, Result};
 use crate::json::Json;
@@ -253,11 +253,19 @@ pub(super) const TAKEN_FOR_CODES: &str =
 
 /// The quantization of a directory that transformers does not read.
 fn stated_beside(store: &Store) -> Option<String> {
-    let document = scheme_beside(store).filter(|_| store.is_directory())?.document;
-    Some(format!(
-        "the quantization is stated in {document} alone, which transformers does not read: without quantization_config \
-         in config.json it initializes the quantized matrices at random (a copy as safetensors has that key)"
-    ))
+    store.document("config.json").filter(|_| store.is_directory())?;
+    let rest = "which transformers does not read: without quantization_config in config.json it initializes the quantized \
+                matrices at random";
+    Some(match scheme_beside(store) {
+        Some(found) => format!(
+            "the quantization is stated in {} alone, {rest} (a copy as safetensors has that key)",
+            found.document
+        ),
+        None if states_itself(store) => {
+            format!("the quantization is stated by bitsandbytes' own arrays alone, {rest}")
+        }
+        None => return None,
+    })
 }
 
 /// The fault of a model without any tensor of the language model. A GGUF file may hold a vocabulary alone.
