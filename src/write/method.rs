@@ -23,8 +23,8 @@ pub(crate) struct Precision {
     /// Whether FP8 with scales, in which checkpoints are published, is decoded to BF16, as
     /// llama.cpp's converter and mlx-lm do before they quantize.
     pub(crate) decodes_fp8: bool,
-    /// Whether quantized tensors are decoded: those of MLX to the dtype of their scales, others to F16, or all to F32 if
-    /// the result must be lossless.
+    /// Whether quantized tensors are decoded: those of MLX to the dtype of their scales, MXFP4 to BF16, others to F16, or
+    /// all to F32 if the result must be lossless.
     pub(crate) decodes: bool,
 }
 
@@ -163,13 +163,14 @@ pub(crate) fn grouped_from(
 }
 
 /// The dtype that a quantized tensor is decoded to if none is asked for. MLX decodes groups to the dtype of their scales,
-/// or to BF16 if they have 8 bits.
+/// or to BF16 if they have 8 bits. BF16 holds all values of MXFP4, whose scales are powers of 2.
 fn decoded(view: &Tensor, precision: Precision) -> Option<DType> {
     let dtype = view.dtype().ok().filter(|dtype| precision.decodes && dtype.is_quantized())?;
     let groups = dtype.group_quantizer().and_then(|_| view.packed().ok()).unwrap_or_default();
     let scales = groups.iter().find(|part| part.part == Part::Scale);
     Some(match scales.map(|part| part.dtype) {
         _ if precision.lossless => DType::F32,
+        _ if matches!(dtype, DType::MXFP4 | DType::HF_MXFP4) => DType::BF16,
         Some(dtype @ (DType::BF16 | DType::F32)) => dtype,
         Some(DType::U8) => DType::BF16,
         _ => DType::F16,
