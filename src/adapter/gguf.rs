@@ -53,18 +53,7 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
             reason = "as stated"
         )]
         let scale = alpha.map_or(1.0, |alpha| f64::from(alpha as f32 / rank as f32));
-        let (magnitudes, bias, parameters) = (None, None, None);
-        products.push(LowRankPair {
-            target,
-            a,
-            b,
-            magnitudes,
-            bias,
-            layout,
-            parameters,
-            scale,
-            rank,
-        });
+        products.push(LowRankPair::of_module(target, (a, b), layout, scale, rank));
     }
     let base = metadata.str("general.base_model.0.name").map(str::to_owned);
     Ok(Some(Adapter {

@@ -86,17 +86,9 @@ fn add_products(adapter: &mut Adapter, config: &Map<String, Json>, has_norms: bo
         }
         let layout = Layout::Mlx;
         let rank = rank_of(&adapter.model, layout, &a, &b)?;
-        let (bias, parameters) = (None, None);
         adapter.products.push(LowRankPair {
-            target,
-            a,
-            b,
             magnitudes,
-            bias,
-            layout,
-            parameters,
-            scale,
-            rank,
+            ..LowRankPair::of_module(target, (a, b), layout, scale, rank)
         });
     }
     match norms.first() {

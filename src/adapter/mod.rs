@@ -90,6 +90,20 @@ struct LowRankPair {
     rank: u64,
 }
 
+impl LowRankPair {
+    /// The matrices A and B, by their stored names, of a module's weight alone.
+    fn of_module(
+        target: String,
+        (a, b): (String, String),
+        layout: Layout,
+        scale: f64,
+        rank: u64,
+    ) -> Self {
+        let (magnitudes, bias, parameters) = (None, None, None);
+        Self { target, a, b, magnitudes, bias, layout, parameters, scale, rank }
+    }
+}
+
 /// The parameters that the product of a module may change. PEFT saves neither the name nor the place in the
 /// module: the shapes say which it is.
 #[derive(Clone, Debug)]

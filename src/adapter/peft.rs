@@ -210,15 +210,10 @@ impl AdapterParts {
             let place = biases.iter().position(|(module, _)| *module == target);
             let bias = place.map(|place| biases.swap_remove(place).1);
             products.push(LowRankPair {
-                target,
-                a,
-                b,
                 magnitudes,
                 bias,
-                layout,
                 parameters,
-                scale,
-                rank,
+                ..LowRankPair::of_module(target, (a, b), layout, scale, rank)
             });
         }
         let alone = norms.first().map(|(_, name)| ("norms of DoRA", name));
