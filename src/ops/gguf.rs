@@ -14,7 +14,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::model::{Model, Tensor};
-use crate::recipe::FileType;
+use crate::recipe::{FileType, llama_cpp};
 use crate::store::Encoding;
 use crate::translate::{self, pruned::PrunedLayers};
 use crate::write::{
@@ -118,7 +118,7 @@ impl GgufDraft {
             draft.keys.get("general.file_type").is_some() && file_type(model).is_none();
         let is_kept = own && precision.is_as_stored() && model.merged().is_empty();
         if !is_kept || is_contradicted {
-            let number = draft.file_type();
+            let number = draft.file_type(precision.dtype);
             draft.keys.set("general.file_type", Value::U32(number));
         }
         Ok(draft)
@@ -199,8 +199,9 @@ impl GgufDraft {
         builder
     }
 
-    /// llama.cpp's file type for these dtypes: that of the dtype with the most weights.
-    fn file_type(&self) -> u32 {
+    /// llama.cpp's file type for these dtypes: that of the quantized dtype asked for, if any tensor has it, or of the dtype
+    /// with the most weights.
+    fn file_type(&self, asked: Option<DType>) -> u32 {
         let mut counts: Vec<(DType, u64)> = Vec::new();
         for OutTensor { output: Output { producer, .. }, .. } in &self.tensors {
             let (Ok(dtype), [_, _, ..]) = (producer.dtype(), producer.shape()) else {
@@ -212,8 +213,10 @@ impl GgufDraft {
                 None => counts.push((dtype, weights)),
             }
         }
-        let most = counts.iter().max_by_key(|(_, weights)| *weights).map(|(dtype, _)| *dtype);
-        most.map_or(0, FileType::number_of)
+        let asked = asked.filter(|dtype| dtype.is_quantized());
+        let asked = counts.iter().find(|(dtype, _)| Some(*dtype) == asked);
+        let most = asked.or_else(|| counts.iter().max_by_key(|(_, weights)| *weights));
+        most.map_or(0, |(dtype, _)| FileType::number_of(*dtype))
     }
 }
 
@@ -267,7 +270,12 @@ fn output(
         let why = "llama.cpp computes nothing with F64".to_owned();
         return encoded(view, DType::F32, Some(why), precision);
     }
-    choose(view, &gguf::write::WRITER, precision)
+    let spared = precision.dtype.and_then(|asked| llama_cpp::converted(view.name(), asked));
+    let Some(dtype) = spared.filter(|_| !integer) else {
+        return choose(view, &gguf::write::WRITER, precision);
+    };
+    let output = choose(view, &gguf::write::WRITER, Precision { dtype: Some(dtype), ..precision })?;
+    Ok(output.with_reason(Some(format!("llama.cpp's converter writes it in {dtype}"))))
 }
 
 /// That the decoder of a model has an embedding of its own, for which GGUF has no place.

@@ -17,6 +17,7 @@ use crate::dtype::DType;
 use crate::error::{AdvisedOption, Error, ErrorKind, Result};
 use crate::recipe::ImportanceMatrix;
 pub use options::{LlamaOptions, TensorType, target};
+pub(crate) use rules::converted;
 pub use rules::needs_importance;
 use rules::{FALLBACKS, LOW, LOW_RULES, OUTPUT_RULES, RULES, Role, TensorPosition};
 pub use setting::{MetadataSetting, SettingValue};

@@ -1,6 +1,6 @@
 //! The tables of llama-quantize: src/llama-quant.cpp of llama.cpp, as of ggml 0.25.3.
 
-use super::source::Hparams;
+use super::source::{Hparams, block};
 use crate::arch::habits::Exceptions;
 use crate::dtype::DType;
 use crate::quant::Importance;
@@ -264,6 +264,29 @@ pub(super) static FALLBACKS: &[(&[DType], DType)] = &[
     (&[D::Q5_K], D::Q5_1),
     (&[D::Q6_K], D::Q8_0),
 ];
+
+/// The tensors that convert_hf_to_gguf.py writes in another dtype than the one asked for: the dtypes asked for, the names,
+/// in layers without `blk.{n}`, and the dtype written (`prepare_tensors` in conversion/base.py of October 2026).
+static CONVERTED: &[(&[DType], &[&str], DType)] = &[(
+    &[D::TQ1_0, D::TQ2_0],
+    &[
+        "token_embd.weight",
+        "per_layer_token_embd.weight",
+        "output.weight",
+        ".altup_router.weight",
+        ".laurel_l.weight",
+        ".laurel_r.weight",
+    ],
+    D::F16,
+)];
+
+/// The dtype in which llama.cpp's converter writes the tensor with this name in GGUF, if not in the one asked for.
+pub(crate) fn converted(name: &str, asked: DType) -> Option<DType> {
+    let name = block(name).map_or(name, |(_, _, after)| after);
+    let mut rows = CONVERTED.iter();
+    let row = rows.find(|(dtypes, names, _)| dtypes.contains(&asked) && names.contains(&name));
+    row.map(|(_, _, dtype)| *dtype)
+}
 
 /// Dtypes with so few bits that llama-quantize requires importance for them, except for embeddings
 /// and the output (`tensor_requires_imatrix`).

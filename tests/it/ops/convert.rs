@@ -137,6 +137,26 @@ fn the_sample_in_gguf_is_that_of_llama_cpp() {
     }
 }
 
+/// The dtypes of `convert_hf_to_gguf.py --outtype tq2_0`: F16 for the embedding and the output, F32 for norms. The file
+/// type is that which was asked for, whatever has the most weights.
+#[test]
+fn ternary_dtypes_spare_the_embedding_and_the_output() {
+    for (dtype, number) in [(DType::TQ1_0, 36), (DType::TQ2_0, 37)] {
+        let made = converted(&sample("hf"), &ConvertOptions::new(&GGUF).dtype(dtype));
+        for fate in &made.fates {
+            let expected = match &*fate.name {
+                "token_embd.weight" | "output.weight" => DType::F16,
+                _ if fate.shape.len() < 2 => DType::F32,
+                _ => dtype,
+            };
+            assert_eq!(fate.dtype, expected, "{}", fate.name);
+            let said = fate.reason.as_deref().is_some_and(|why| why.contains("converter"));
+            assert_eq!(said, expected == DType::F16, "{}: {:?}", fate.name, fate.reason);
+        }
+        assert_eq!(made.store.metadata().u64("general.file_type"), Some(number));
+    }
+}
+
 /// Plain values go through every container and come back as they were.
 #[test]
 fn plain_values_come_back() {
