@@ -221,6 +221,11 @@ impl Adapter {
         self.obstacle.as_ref().or(self.activation.as_ref().map(|activation| &activation.obstacle))
     }
 
+    /// The reason why the matrices cannot be used at all, not even by the programs that activate them.
+    pub(crate) fn unmergeable(&self) -> Option<&Error> {
+        self.obstacle.as_ref()
+    }
+
     /// A line for reports and notes: `rank 8, alpha 16, 14 matrices: q_proj, v_proj`.
     pub fn summary(&self) -> String {
         let counted = |count: usize, one: &str, several: &str| match count {

@@ -10,8 +10,9 @@ use weighbridge::ops::{self, HashDifference, HashList, VerifyOptions, VerifyRepo
 use weighbridge::{Model, Strictness};
 use weighbridge_reference::Trial;
 
+use super::each::{self, each};
 use super::split::folder_of_shard;
-use super::{Done, each, hash};
+use super::{Done, hash};
 use crate::args::Verify;
 use crate::failure::Failure;
 use crate::json::{self, Versioned};
@@ -44,7 +45,8 @@ pub(crate) fn run(args: &Verify) -> Done {
     if args.against.is_none() && args.sha256.is_none() && args.save.is_none() {
         paths = paths.iter().flat_map(|path| with_siblings(args, path)).collect();
     }
-    each(&paths, |path| one(args, list.as_ref(), path))
+    let several = each::models(&paths).len() > 1;
+    each(&paths, |path| one(args, list.as_ref(), (path, several)))
 }
 
 /// The model that a name means, or all GGUF models of a repository in the hub's cache.
@@ -98,7 +100,8 @@ fn list(path: &Path) -> Result<HashList, Stop> {
     })
 }
 
-fn one(args: &Verify, list: Option<&HashList>, path: &Path) -> Done {
+/// Verifies a model. One of several has its path in each line of its faults.
+fn one(args: &Verify, list: Option<&HashList>, (path, several): (&Path, bool)) -> Done {
     let saved = args.save.as_deref().map(hash::create).transpose()?;
     let bar = Bar::new();
     let watch = |progress| bar.show(progress);
@@ -151,7 +154,7 @@ fn one(args: &Verify, list: Option<&HashList>, path: &Path) -> Done {
             Report { ok: fine, report: &report, run: trial.as_ref() },
         ))?;
     } else {
-        write_text(&report, trial.as_ref(), args.against.as_deref())?;
+        write_text(&report, trial.as_ref(), args.against.as_deref(), several)?;
     }
     let found = if fine { Status::Fine } else { Status::Found };
     let (Some(list), Some(path)) = (saved, &args.save) else { return Ok(found) };
@@ -203,28 +206,36 @@ fn write_text(
     report: &VerifyReport,
     trial: Option<&Trial>,
     list: Option<&Path>,
+    several: bool,
 ) -> Result<(), Stop> {
     let mut out = print::stdout();
+    let path = shown(&report.path);
+    // Faults and notes of files name them.
+    let of = |text: &str| match several && !text.starts_with(&*path) {
+        true => format!("{path}: "),
+        false => String::new(),
+    };
     let ran = trial.map_or(&[][..], |trial| &trial.faults);
     let name = |name: &str| Text::new(name.as_bytes()).brief();
     let faults = report.faults.len() + ran.len();
     let mut counts = [("fault", faults), ("remark", 0), ("difference", 0)];
     for fault in report.faults.iter().chain(ran) {
-        writeln!(out, "fault: {fault}")?;
+        writeln!(out, "{}fault: {fault}", of(fault))?;
     }
     for finding in report.findings.iter().flatten() {
         let row = &mut counts[usize::from(!finding.fault)];
         row.1 += 1;
-        writeln!(out, "{}: {}: {}", row.0, name(&finding.name), finding.text)?;
+        let (of, name) = (of(""), name(&finding.name));
+        writeln!(out, "{of}{}: {name}: {}", row.0, finding.text)?;
     }
     for difference in report.differences.iter().flatten() {
         counts[2].1 += 1;
-        writeln!(out, "difference: {}: {}", name(&difference.name), text(difference))?;
+        let (of, name) = (of(""), name(&difference.name));
+        writeln!(out, "{of}difference: {name}: {}", text(difference))?;
     }
     for note in &report.notes {
-        writeln!(out, "note: {note}")?;
+        writeln!(out, "{}note: {note}", of(note))?;
     }
-    let path = shown(&report.path);
     let files = plural(report.files, "file");
     let tensors = plural(report.tensors, "tensor");
     let counts: Vec<String> =

@@ -1,6 +1,7 @@
 //! The `verify` verb: checks a model's files, and that its config, tensors, tokenizer and chat
 //! templates are consistent.
 
+mod adapters;
 mod classes;
 mod hub;
 pub(super) mod layers;
@@ -22,6 +23,7 @@ use crate::json::Json;
 use crate::model::Model;
 use crate::ops::dialect::of_another_kind;
 use crate::store::{Encoding, Store};
+use adapters::AdapterCheck;
 
 pub(super) use loader::{MlxReader, unknown_architecture};
 pub use report::{
@@ -52,7 +54,7 @@ pub struct Consistency {
 ///
 /// `Io` if a file beside the weights cannot be read.
 pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consistency> {
-    let Examination { mut faults, mut refused, .. } = Examination::of(model)?;
+    let Examination { mut faults, mut refused, note: unchecked, .. } = Examination::of(model)?;
     faults.extend(of(Area::Config, missing_modules(model.store())?));
     // A family that is given at run time may be written under a name that only its programs know.
     refused.extend(of(Area::Loader, unknown_architecture(model.store())));
@@ -75,7 +77,7 @@ pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consis
     }
     // transformers loads such a model.
     let notes = model.resolution().ok().and_then(Resolution::stored_as_output);
-    let notes = notes.into_iter().chain(towers::absent(model));
+    let notes = notes.into_iter().chain(towers::absent(model)).chain(unchecked);
     found.notes.extend(notes.map(|note| Text::new(note.as_bytes()).brief()));
     found.notes.extend(other_models::draft(model.store()).map(str::to_owned));
     found.notes.extend(model.store().broken_links()?);
@@ -118,6 +120,8 @@ pub(super) struct Examination {
     /// The reasons why the loader of the reference reader does not load the model, one sentence for
     /// each fault.
     pub(super) loader: Vec<String>,
+    /// What could not be checked of an adapter.
+    note: Option<String>,
 }
 
 /// Tags faults with the area that they concern.
@@ -135,6 +139,12 @@ impl Examination {
         let mut found = Self::default();
         let store = &**model.store();
         found.faults.extend(of(Area::Values, unknown_values(store)));
+        let adapter = AdapterCheck::of(model);
+        found.faults.extend(of(Area::Names, adapter.fault));
+        found.note = adapter.note.filter(|_| found.faults.is_empty());
+        if adapter.is_separate {
+            return Ok(found);
+        }
         let resolution = match model.resolution() {
             Ok(resolution) => resolution,
             Err(error) => {

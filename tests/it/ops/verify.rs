@@ -476,3 +476,22 @@ fn last_layers_of_vision_and_audio_models_are_missed() {
     assert_eq!(faults, "");
     assert!(notes.starts_with("vision_tower.encoder.blocks.26.*: 4 tensors"), "{notes}");
 }
+
+/// An adapter in GGUF has the architecture of its model and none of its tensors: its own rules apply.
+#[test]
+fn adapters_in_gguf() {
+    let path = fixture("lora/llama/adapter.gguf").expect("the repository has it");
+    let kind = "note: 14 pairs of matrices are complete; whether they fit the base model is checked when both are merged";
+    assert_eq!(found(&path), kind);
+    let folder = tempfile::tempdir().expect("a folder");
+    let changed = folder.path().join("changed.gguf");
+    let mut bytes = std::fs::read(&path).expect("the adapter");
+    let name = b"blk.0.attn_q.weight.lora_b";
+    let at = bytes.windows(name.len()).position(|window| window == name).expect("the name");
+    bytes[at + name.len() - 1] = b'x';
+    std::fs::write(&changed, bytes).expect("a file");
+    assert_eq!(
+        found(&changed),
+        "fault: tensor \"blk.0.attn_q.weight.lora_a\": the adapter lacks matrix B of blk.0.attn_q.weight"
+    );
+}
