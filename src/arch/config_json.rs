@@ -11,6 +11,11 @@ use crate::dtype::DType;
 use crate::engines::transformers;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, Number, json};
+use crate::store::Store;
+
+/// The names of floats in `config.json`.
+const FLOATS: [(&str, DType); 3] =
+    [("bfloat16", DType::BF16), ("float16", DType::F16), ("float32", DType::F32)];
 
 /// Writes a value under a key, or at a path of keys with points between them.
 fn put(out: &mut Map<String, Json>, path: &str, value: Json) {
@@ -83,16 +88,21 @@ pub(crate) fn hf_config(model: &SourceModel<'_>) -> Result<Map<String, Json>> {
     }
     let embedding = mapped.iter().find(|mapping| mapping.canonical == "token_embedding.weight");
     let embedding = embedding.and_then(|mapping| store.find(mapping.stored.first()?));
-    let dtype = match embedding.and_then(|tensor| tensor.dtype().ok()) {
-        Some(DType::F32) => Some("float32"),
-        Some(DType::F16) => Some("float16"),
-        Some(DType::BF16) => Some("bfloat16"),
-        _ => None,
-    };
-    if let Some(dtype) = dtype {
-        out.insert("torch_dtype".to_owned(), dtype.into());
+    let dtype = embedding.and_then(|tensor| tensor.dtype().ok());
+    if let Some((name, _)) = FLOATS.iter().find(|(_, float)| Some(*float) == dtype) {
+        out.insert("torch_dtype".to_owned(), (*name).into());
     }
     Ok(out)
+}
+
+/// The dtype of a model's floats, as its `config.json` states it.
+pub(crate) fn stated_float(store: &Store) -> Option<DType> {
+    let stated = |json: &Json| {
+        let named = ["torch_dtype", "dtype"].iter().find_map(|key| json.get(key)?.as_str())?;
+        FLOATS.iter().find(|(name, _)| *name == named).map(|(_, dtype)| *dtype)
+    };
+    let config = store.document("config.json")?;
+    stated(config).or_else(|| stated(config.get("text_config")?))
 }
 
 /// States that a model has no padding token, where transformers' class has a default, which may lie

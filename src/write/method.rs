@@ -1,6 +1,7 @@
 //! Chooses how a tensor is written into a container.
 
 use super::{GroupQuantization, Method, Output, Producer, TensorRepack};
+use crate::arch::config_json::stated_float;
 use crate::container::writer::Writer;
 use crate::dtype::{DType, Packing};
 use crate::error::{AdvisedOption, Error, ErrorKind, Result};
@@ -23,8 +24,8 @@ pub(crate) struct Precision {
     /// Whether FP8 with scales, in which checkpoints are published, is decoded to BF16, as
     /// llama.cpp's converter and mlx-lm do before they quantize.
     pub(crate) decodes_fp8: bool,
-    /// Whether quantized tensors are decoded: those of MLX to the dtype of their scales, MXFP4 to BF16, others to F16, or
-    /// all to F32 if the result must be lossless.
+    /// Whether quantized tensors are decoded: those of MLX to the dtype of their scales, MXFP4 to BF16, FP8 to BF16 if the
+    /// model's config states it, others to F16, or all to F32 if the result must be lossless.
     pub(crate) decodes: bool,
 }
 
@@ -163,16 +164,19 @@ pub(crate) fn grouped_from(
 }
 
 /// The dtype that a quantized tensor is decoded to if none is asked for. MLX decodes groups to the dtype of their scales,
-/// or to BF16 if they have 8 bits. BF16 holds all values of MXFP4, whose scales are powers of 2.
+/// or to BF16 if they have 8 bits. BF16 holds all values of MXFP4, whose scales are powers of 2. FP8 becomes BF16 if
+/// `config.json` states that dtype, as the programs do that run such a checkpoint.
 fn decoded(view: &Tensor, precision: Precision) -> Option<DType> {
     let dtype = view.dtype().ok().filter(|dtype| precision.decodes && dtype.is_quantized())?;
     let groups = dtype.group_quantizer().and_then(|_| view.packed().ok()).unwrap_or_default();
     let scales = groups.iter().find(|part| part.part == Part::Scale);
+    let stated = || view.stored_tensors().find_map(|tensor| stated_float(tensor.store()));
     Some(match scales.map(|part| part.dtype) {
         _ if precision.lossless => DType::F32,
         _ if matches!(dtype, DType::MXFP4 | DType::HF_MXFP4) => DType::BF16,
         Some(dtype @ (DType::BF16 | DType::F32)) => dtype,
         Some(DType::U8) => DType::BF16,
+        None if is_fp8(view) && stated() == Some(DType::BF16) => DType::BF16,
         _ => DType::F16,
     })
 }

@@ -490,7 +490,8 @@ pub(crate) struct Convert {
     /// Dtype of all matrices: F32, F16, BF16, or for GGUF any type that needs no importance matrix
     #[arg(long, value_name = "DTYPE", value_parser = dtype(), hide_possible_values = true)]
     pub(crate) dtype: Option<DType>,
-    /// Decode quantized tensors: those of MLX to the dtype of their scales, as mlx-lm does, MXFP4 to BF16, others to F16
+    /// Decode quantized tensors: those of MLX to the dtype of their scales, as mlx-lm does, MXFP4 to BF16, FP8 to BF16 if
+    /// config.json states it, others to F16
     #[arg(hide_short_help = true, long)]
     pub(crate) dequantize: bool,
     #[command(flatten)]

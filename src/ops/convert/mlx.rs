@@ -1,10 +1,10 @@
 //! MLX directories: mlx-lm's choice of dtypes.
 
+use crate::arch::config_json::stated_float;
 use crate::arch::{Dialect, Resolution};
 use crate::container::writer::Writer;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::json::Json;
 use crate::model::{Model, Tensor};
 use crate::recipe::mlx_lm;
 use crate::repack::{REPACKS, Repack};
@@ -75,15 +75,7 @@ pub(super) fn floats(
         return None;
     }
     if !matches!(model.encoding(), Encoding::Gguf | Encoding::Ggml) {
-        let config = model.document("config.json").filter(|_| quantizes)?;
-        let stated = |json: &Json| {
-            let keys = ["torch_dtype", "dtype"];
-            let named = keys.iter().find_map(|key| json.get(key)?.as_str().map(str::to_owned))?;
-            let rows =
-                [("bfloat16", DType::BF16), ("float16", DType::F16), ("float32", DType::F32)];
-            rows.iter().find(|(name, _)| *name == named).map(|(_, dtype)| *dtype)
-        };
-        return stated(config).or_else(|| stated(config.get("text_config")?));
+        return stated_float(model.store()).filter(|_| quantizes);
     }
     let matrices = || tensors.iter().map(|(_, t)| t).filter(|t| t.shape().len() > 1);
     let elements = |dtype: DType| {

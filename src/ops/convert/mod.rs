@@ -83,8 +83,8 @@ impl ConvertOptions {
         self
     }
 
-    /// Decodes quantized tensors to the dtype in which mlx-lm has their values: for MLX that of their scales, else
-    /// F16. Others stay as they are.
+    /// Decodes quantized tensors to the dtype in which mlx-lm has their values: for MLX that of their scales; to BF16 for
+    /// MXFP4, and for FP8 if `config.json` states it; else to F16. Others stay as they are.
     #[must_use]
     pub fn dequantize(mut self, dequantize: bool) -> Self {
         self.precision.decodes = dequantize;

@@ -74,6 +74,10 @@ impl<'a> StoredTensor<'a> {
         Self { store, number }
     }
 
+    pub(crate) fn store(&self) -> &'a Store {
+        self.store
+    }
+
     /// The number of the tensor in its store.
     pub(crate) fn number(&self) -> u32 {
         self.number

@@ -895,3 +895,19 @@ fn decoded_tensors_have_the_dtype_of_their_scales() {
         }
     }
 }
+
+/// FP8 checkpoints are decoded to BF16, which their config.json states as the dtype of their values.
+#[test]
+fn fp8_is_decoded_to_the_dtype_of_its_config() {
+    for name in ["hfq/ct-fp8-channel", "hfq/fp8-per-tensor"] {
+        let model = provider(&fixture(name).expect("the repository has it"));
+        for container in [&SAFETENSORS, &GGUF] {
+            let options = ConvertOptions::new(container).dequantize(true);
+            let plan = ops::convert(&model, &options).unwrap_or_else(|error| panic!("{error}"));
+            let matrices = plan.tensors.iter().filter(|tensor| tensor.shape.len() > 1);
+            let dtypes: Vec<DType> = matrices.map(|tensor| tensor.dtype).collect();
+            assert_eq!(dtypes, vec![DType::BF16; dtypes.len()], "{name}");
+            assert!(dtypes.len() > 3, "{name}");
+        }
+    }
+}
