@@ -71,6 +71,8 @@ pub enum AdvisedOption {
     Offline,
     /// Replace what exists.
     Overwrite,
+    /// Quantize tensors that are quantized already to a file, and create a model from it.
+    RequantizeFirst,
     /// Write the shares of several ranks.
     Shares,
     /// Apply the strictest reader's rules.
@@ -86,7 +88,7 @@ impl AdvisedOption {
             Self::AllFiles => "OpenOptions::all_files",
             Self::AllowIncomplete => "WriteOptions::allow_incomplete",
             Self::AllowNonfinite => "WriteOptions::allow_nonfinite",
-            Self::AllowRequantize => "LlamaOptions::allow_requantize",
+            Self::AllowRequantize | Self::RequantizeFirst => "LlamaOptions::allow_requantize",
             Self::AllowUnloadable => "ConvertOptions::allow_unloadable",
             Self::ConvertAdapter => "ops::adapter_in_gguf",
             Self::Folder => "PullOptions::folder",
@@ -292,6 +294,20 @@ impl Error {
             let advice = advice.into();
             self = self.advise(advice.replace("{}", option.name()));
             self.0.option = Some((option, advice));
+        }
+        self
+    }
+
+    /// The same error with other advice, if its own names an option that the caller does not have.
+    pub(crate) fn advise_instead(
+        mut self,
+        lacking: AdvisedOption,
+        advice: &'static str,
+        option: AdvisedOption,
+    ) -> Self {
+        if self.0.option.as_ref().is_some_and(|(named, _)| *named == lacking) {
+            (self.0.advice, self.0.option) = (None, None);
+            return self.advise_option(advice, option);
         }
         self
     }

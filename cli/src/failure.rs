@@ -146,6 +146,10 @@ fn spelled(option: AdvisedOption) -> &'static str {
         AdvisedOption::NoMap => "--no-map",
         AdvisedOption::Offline => "--offline",
         AdvisedOption::Overwrite => "--overwrite",
+        AdvisedOption::RequantizeFirst => {
+            "`weighbridge quantize SRC FILE.gguf TYPE --allow-requantize`, then `weighbridge create NAME FILE.gguf -f \
+             MODELFILE`, where FILE.gguf replaces FROM"
+        }
         AdvisedOption::Shares => "--shards tp=N",
         AdvisedOption::Strict => "--strict",
         AdvisedOption::TensorType => "--tensor-type NAME=DTYPE",

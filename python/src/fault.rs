@@ -43,6 +43,9 @@ fn spelled(option: AdvisedOption) -> &'static str {
         AdvisedOption::Lenient => "strictness=\"lenient\"",
         AdvisedOption::NoMap => "no_map=True",
         AdvisedOption::Overwrite => "overwrite=True",
+        AdvisedOption::RequantizeFirst => {
+            "`quantize(..., allow_requantize=True)`, whose file replaces the source"
+        }
         AdvisedOption::Shares => "shards=",
         AdvisedOption::Strict => "strictness=\"strict\"",
         AdvisedOption::TensorType => "tensor_type=",

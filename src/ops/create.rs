@@ -4,7 +4,7 @@ use super::convert::{ConvertOptions, QuantizationRules, with_layers};
 use super::judge::judged;
 use super::quantize;
 use crate::container::OLLAMA;
-use crate::error::Result;
+use crate::error::{AdvisedOption, Result};
 use crate::model::Model;
 use crate::ollama::{self, create::CreateOptions};
 use crate::recipe::llama_cpp::LlamaOptions;
@@ -23,7 +23,12 @@ use crate::write::WritePlan;
 pub fn create(model: &Model, options: CreateOptions) -> Result<WritePlan> {
     if let Some(file_type) = options.file_type {
         let llama = LlamaOptions::new(file_type);
-        let made = quantize::built(model, &llama, None, model.path())?;
+        let made = quantize::built(model, &llama, None, model.path()).map_err(|error| {
+            let advice = "create the model from the original, or with a further loss by {}";
+            let (lacking, instead) =
+                (AdvisedOption::AllowRequantize, AdvisedOption::RequantizeFirst);
+            error.advise_instead(lacking, advice, instead)
+        })?;
         let builder = ollama::made_blob(model, made, &options.layers);
         let mut plan = judged(builder.map_err(|error| error.in_file(model.path()))?, model, false)?;
         plan.notes.extend(options.ignored);

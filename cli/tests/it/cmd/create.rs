@@ -539,6 +539,18 @@ fn types_of_gguf() {
     // What is quantized already is refused, as by Ollama.
     let again = run(&store, &["create", "twice", "tale", "-q", "q8_0"]);
     assert!(again.err.contains("already quantized"), "{}", again.err);
+    // The commands that the advice names keep what the Modelfile sets.
+    for words in
+        ["quantize SRC FILE.gguf TYPE --allow-requantize", "create NAME FILE.gguf -f MODELFILE"]
+    {
+        assert!(again.err.contains(words), "{}", again.err);
+    }
+    let (small, file) = (at("small.gguf"), at("Modelfile"));
+    let quantized = run(&store, &["quantize", "tale", &small, "Q2_K", "--allow-requantize"]);
+    assert_eq!(quantized.status, Some(0), "{}", quantized.err);
+    assert_eq!(run(&store, &["create", "twice", &small, "-f", &file]).status, Some(0));
+    let shown = run(&store, &["show", "twice"]).out;
+    assert!(shown.contains("Q2_K") && shown.contains("Be brief."), "{shown}");
     let dry = run(&store, &["create", "dry", HF, "-q", "Q8_0", "--dry-run"]);
     assert!(dry.status == Some(0) && dry.out.contains("nothing was written"), "{}", dry.out);
 }
