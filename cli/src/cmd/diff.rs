@@ -369,7 +369,7 @@ fn table(args: &args::Diff, diff: &ModelDiff) -> Option<Table> {
     }
     order(args.sort, &mut rows, |row| (row.value.1.relative_rms(), row.value.0.max()));
     let mut table = Table::new(&[
-        left("NAME").middle(28),
+        left("NAME").middle(38),
         left("A").optional(2),
         left("B").optional(2),
         right("SHAPE").optional(5),

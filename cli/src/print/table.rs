@@ -207,7 +207,7 @@ impl Table {
         }
     }
 
-    /// The optional column of names for which one that is always shown loses a quarter or more, and without which it does
+    /// The optional column of names for which one that is always shown loses a fifth or more, and without which it does
     /// not.
     fn crowding(&self, widths: &[Option<usize>], bound: usize, allowed: &[bool]) -> Option<usize> {
         let is_name = |place: usize| matches!(self.columns[place].shorten, Shorten::Middle(_));
@@ -215,7 +215,7 @@ impl Table {
         let is_cut = |widths: &[Option<usize>]| {
             let names = (0..).zip(widths).filter(|(place, _)| is_name(*place));
             let mut needed = names.filter(|(place, _)| self.columns[*place].optional == 0);
-            needed.any(|(place, width)| width.is_some_and(|width| 4 * width < 3 * natural(place)))
+            needed.any(|(place, width)| width.is_some_and(|width| 5 * width < 4 * natural(place)))
         };
         let is_optional = |place: &usize| self.columns[*place].optional > 0 && is_name(*place);
         let mut others = (0..widths.len()).filter(|place| widths[*place].is_some());
@@ -249,9 +249,11 @@ impl Table {
             .columns
             .iter()
             .zip(&natural)
-            .map(|(column, natural)| match column.shorten {
+            .enumerate()
+            .map(|(place, (column, natural))| match column.shorten {
                 Shorten::Never => *natural,
-                Shorten::Middle(least) | Shorten::End(least) => least.min(*natural),
+                Shorten::Middle(least) => self.told_apart(place).max(least).min(*natural),
+                Shorten::End(least) => least.min(*natural),
             })
             .collect();
         let mut order: Vec<usize> = (0..self.columns.len()).filter(|it| allowed[*it]).collect();
@@ -285,6 +287,12 @@ impl Table {
         widths
     }
 
+    /// The width in which names of tensors keep the parts that tell them apart; 0 for other texts.
+    fn told_apart(&self, place: usize) -> usize {
+        let names = self.cells(place).filter(|cell| layer_end(cell) > 0);
+        names.map(|cell| layer_end(cell) + 1 + last_words(cell)).max().unwrap_or(0)
+    }
+
     /// The head and the cells of a column.
     fn cells(&self, place: usize) -> impl Iterator<Item = &str> {
         let cells = self.rows.iter().map(move |row| row.get(place).map_or("", String::as_str));
@@ -309,18 +317,40 @@ fn total(widths: &[Option<usize>]) -> usize {
     shown.clone().sum::<usize>() + GAP * shown.count().saturating_sub(1)
 }
 
+/// The width of a name up to its layers: of `model.layers.[0-31].` or `blk.3.`; 0 without one.
+fn layer_end(name: &str) -> usize {
+    let is_number = |word: &str| word.starts_with('[') || word.parse::<u32>().is_ok();
+    let dots = name.match_indices('.').map(|(at, _)| at);
+    let mut ends = dots.filter(|end| {
+        let word = name[..*end].rsplit('.').next().unwrap_or_default();
+        is_number(word)
+    });
+    ends.next().map_or(0, |end| width(&name[..=end]))
+}
+
+/// The width of the last two words of a name: of `k_proj.weight`.
+fn last_words(name: &str) -> usize {
+    let start = name.rmatch_indices('.').nth(1).map_or(0, |(at, _)| at + 1);
+    width(&name[start..])
+}
+
 /// The columns that are kept at the start of texts that are too wide, before the middle that is cut
-/// out: up to a dot in the middle of the first text if there is one, and so that different texts stay
-/// different.
+/// out: if possible the layers, without a loss of the last two words; otherwise up to a dot in the middle of the first
+/// text if there is one; and so that different texts stay different.
 fn kept_start(cells: &[&str], columns: usize) -> usize {
     let long: Vec<&str> = cells.iter().copied().filter(|cell| width(cell) > columns).collect();
     let different = long.iter().collect::<HashSet<_>>().len();
     let short = columns.saturating_sub(1);
     let first = long.first().copied().unwrap_or_default();
     let dots = first.match_indices('.').map(|(at, _)| width(&first[..=at]));
-    let mut starts: Vec<usize> =
+    let mut middle: Vec<usize> =
         dots.filter(|dot| (short / 4..=short * 2 / 3).contains(dot)).collect();
-    starts.reverse();
+    middle.reverse();
+    let most = |part: fn(&str) -> usize| long.iter().map(|cell| part(cell)).max().unwrap_or(0);
+    let layers = most(layer_end);
+    let mut starts: Vec<usize> =
+        (layers..=short.saturating_sub(most(last_words))).filter(|_| layers > 0).collect();
+    starts.extend(middle);
     let behind_dots = starts.len();
     starts.extend(0..=short);
     starts[behind_dots..].sort_by_key(|start| start.abs_diff(short / 2));
@@ -411,7 +441,7 @@ mod tests {
         let rows: [(usize, [Option<usize>; 5]); 8] = [
             (100, [Some(42), Some(31), Some(5), Some(5), Some(9)]),
             (99, [Some(41), Some(31), Some(5), Some(5), Some(9)]),
-            (90, [Some(32), Some(31), Some(5), Some(5), Some(9)]),
+            (95, [Some(37), Some(31), Some(5), Some(5), Some(9)]),
             // A whole name says more than two halves.
             (80, [Some(42), None, Some(5), Some(5), Some(9)]),
             (66, [Some(41), None, Some(5), Some(5), Some(9)]),
@@ -481,13 +511,21 @@ mod tests {
             let cut: Vec<_> = cells.iter().map(|cell| elided(cell, columns, start)).collect();
             cut.join(" ")
         };
-        let rows: [(&[&str], usize, &str); 6] = [
+        let rows: [(&[&str], usize, &str); 7] = [
             (&["abcdefgh", "abc"], 8, "abcdefgh abc"),
             (&["abcdefgh", "abc"], 7, "abc…fgh abc"),
             // The difference is in the middle: more is kept before it, or after it.
             (&["aaaaa1aaaaaaa", "aaaaa2aaaaaaa"], 9, "aaaaa1…aa aaaaa2…aa"),
             (&["aaaaaaa1aaaaa", "aaaaaaa2aaaaa"], 9, "aa…1aaaaa aa…2aaaaa"),
             (&["layers.[0-31].attn_q.weight"], 21, "layers.…attn_q.weight"),
+            (
+                &[
+                    "model.layers.[0-9].self_attn.q_proj.weight",
+                    "model.layers.[0-9].mlp.up_proj.weight",
+                ],
+                34,
+                "model.layers.[0-9].….q_proj.weight model.layers.[0-9].…up_proj.weight",
+            ),
             (&["模型模型模型"], 7, "模…模型"),
         ];
         for (cells, columns, short) in rows {

@@ -294,7 +294,7 @@ fn shown(value: Value<'_>) -> String {
         None => text,
     };
     match value {
-        Value::String(text) => short(format!("{text:?}")),
+        Value::String(text) => short(format!("\"{}\"", text.to_string().replace('"', "\\\""))),
         Value::Array(array) => {
             let some: Vec<String> = array.values().take(4).map(shown).collect();
             let more = if array.len() > 4 { ", ..." } else { "" };

@@ -333,7 +333,7 @@ fn inspect_some() {
     llama.rope.dimension_count              u32     64
     tokenizer.ggml.model                    string  "gpt2"
     tokenizer.ggml.pre                      string  "gpt-2"
-    tokenizer.ggml.tokens                   array   512 of string: ["<s>", "</s>", "!", """, ...]
+    tokenizer.ggml.tokens                   array   512 of string: ["<s>", "</s>", "!", "\"", ...]
     tokenizer.ggml.token_type               array   512 of i32: [3, 3, 1, 1, ...]
     tokenizer.ggml.merges                   array   254 of string: ["Ġ t", "h e", "Ġ a", "Ġ s", ...]
     tokenizer.ggml.bos_token_id             u32     0
