@@ -87,8 +87,15 @@ pub(super) fn class(store: &Store) -> Option<&str> {
 
 /// The error of a request that needs a language model, for a model of this kind.
 pub(crate) fn refused(kind: impl Into<Cow<'static, str>>) -> Error {
-    let advice = "`inspect`, `diff` and `dump` read its tensors; the programs that run such models convert them";
-    Error::unsupported(kind).advise(advice)
+    let kind: Cow<'static, str> = kind.into();
+    let programs = match kind.contains("diffusion") {
+        true => {
+            "convert.py of ComfyUI-GGUF, and stable-diffusion.cpp with `-M convert`, write such models as GGUF"
+        }
+        false => "the programs that run such models convert them",
+    };
+    Error::unsupported(kind)
+        .advise(format!("`inspect`, `diff` and `dump` read its tensors; {programs}"))
 }
 
 /// The same for a value of `general.architecture`.

@@ -198,7 +198,9 @@ impl Source {
         if !opened.is_file() {
             let what = if opened.is_dir() { "a directory" } else { "a pipe, socket or device" };
             let fault = format!("this is {what}, not a regular file");
-            return Err(Error::new(crate::ErrorKind::Io, fault));
+            let error = Error::new(crate::ErrorKind::Io, fault);
+            let advice = "save what it yields to a file, and give its path";
+            return Err(if opened.is_dir() { error } else { error.advise(advice) });
         }
         if let Some(blob) = hub_link::target(path, &file, opened.len()) {
             return Self::open(&blob, access);

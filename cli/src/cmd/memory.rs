@@ -319,7 +319,8 @@ impl Measured<'_> {
         let tokens = room.max_context.map(|most| format!("with at most {} tokens", grouped(most)));
         let smaller = room.quantize_to.map(|name| format!("quantized to {name}"));
         let all: Vec<String> = tokens.into_iter().chain(smaller).collect();
-        let all = (!all.is_empty()).then(|| format!("all fit {}", all.join(", or ")));
+        let whole = if layers.is_some() { "all fit" } else { "it fits" };
+        let all = (!all.is_empty()).then(|| format!("{whole} {}", all.join(", or ")));
         layers.into_iter().chain(all).collect::<Vec<_>>().join("; ")
     }
 

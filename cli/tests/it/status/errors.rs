@@ -88,6 +88,7 @@ fn wrong_paths() {
     assert_snapshot!(refused(&["inspect", "/dev/null"]), @"
     5
     error: /dev/null: this is a pipe, socket or device, not a regular file
+     help: save what it yields to a file, and give its path
     ");
 }
 
