@@ -48,13 +48,6 @@ fn are_types(word: &str) -> bool {
 fn written(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, String)> {
     let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
     Some(match (name, places.len()) {
-        ("convert", _)
-            if has(words, &["--max-shard-size"])
-                && words.iter().any(|it| it.to_string_lossy().contains("{ftype}")) =>
-        (
-            "{ftype} in the names of shards is not replaced".to_owned(),
-            "write the type in its place".to_owned(),
-        ),
         ("create", 2) if is_model(nth(0)) && !Path::new(nth(1)).exists() && !in_store(nth(1)) => (
             "the name of the new model comes first".to_owned(),
             format!("`weighbridge create {} {}`", nth(1), nth(0)),

@@ -102,10 +102,12 @@ fn elsewhere(name: &str) -> Option<String> {
         return is_number(group)
             .then(|| format!("mlx{bits},{group} is {bits} bits in groups of {group} for MLX"));
     }
-    if is_number(method) || method.is_empty() {
-        return Some(format!(
-            "mlx{mix} is {mix} bits for MLX; `weighbridge list types` lists the types of GGUF"
-        ));
+    if method.is_empty() {
+        let lists = "`weighbridge list types` lists the types of GGUF";
+        return Some(match mix.parse::<u32>() {
+            Ok(2..=8) => format!("mlx{mix} is {mix} bits for MLX; {lists}"),
+            _ => format!("llama-quantize has no type of this number; {lists}"),
+        });
     }
     let mix = if METHODS.contains(&method) { method } else { mix };
     let row = ELSEWHERE.iter().find(|(names, _)| names.split('|').any(|name| name == mix));

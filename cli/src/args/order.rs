@@ -493,7 +493,7 @@ fn merged(words: &mut Vec<OsString>, at: usize, places: &[usize]) -> Result<(), 
             let has_dst = dst != "DST" || has(words, &["--dst"]);
             if !has_dst {
                 let advice = format!(
-                    "`weighbridge convert {} DST --lora {}` merges the adapter into the model",
+                    "`weighbridge merge {} {} DST` merges the adapter into the model",
                     nth(0),
                     nth(1)
                 );

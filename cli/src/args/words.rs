@@ -228,7 +228,14 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
     option_after(words, at, &one);
     option_after(words, at, &dashed(&typed));
     let named = |name: &String| row(name).map(|meaning| (name.clone(), meaning));
-    let two = |name: &String| named(&format!("{name} {}", word_at(words, at + 1)));
+    let mut arguments = words.iter().skip(at + 1).filter_map(|word| word.to_str());
+    let argument = arguments.find(|word| !word.starts_with('-'));
+    let is_bare = argument.is_some_and(|word| !word.contains(['/', ':']));
+    // A name without a folder may be one of the other program's own.
+    let of_bare = |name: &String| named(&format!("{name} NAME")).filter(|_| is_bare);
+    let two = |name: &String| {
+        named(&format!("{name} {}", word_at(words, at + 1))).or_else(|| of_bare(name))
+    };
     let full = Some(dashed(&typed)).filter(|full| *full != one);
     let is_verb = program.has(&one);
     let of_full = || full.as_ref().and_then(|full| two(full).or_else(|| named(full)));
@@ -245,6 +252,7 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
             false => model_or_mistake(program, words, at, &typed),
         };
     };
+    let name = name.trim_end_matches(" NAME").to_owned();
     let merges = name == "gguf-split" && words.iter().any(|word| word == "--merge");
     let here = match meaning {
         _ if merges => "merge",
@@ -270,7 +278,11 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
         Value | Pair(_) | Setting(_) | Needless | Ignored(_) => return Ok(()),
     };
     let here = without_typed(here, words);
-    words.splice(at..at + name.split(' ').count(), here.split(' ').map(OsString::from));
+    let (count, rest) = (name.split(' ').count(), at + name.split(' ').count());
+    let is_typed = |word: &&str| word.starts_with("--") && has(&words[rest..], &[word]);
+    let here: Vec<OsString> =
+        here.split(' ').filter(|word| !is_typed(word)).map(OsString::from).collect();
+    words.splice(at..at + count, here);
     Ok(())
 }
 
@@ -606,11 +618,15 @@ fn joined(word: &str) -> Option<&str> {
 }
 
 /// Whether an option without a value, or with one that is given, is among the words already, or says nothing: --overwrite is about the file
-/// of -o. Without one, the file itself is changed, as others do with --force.
+/// of -o, or the second of two. Without one, the file itself is changed, as others do with --force.
 fn is_given(command: &clap::Command, words: &[OsString], option: &str) -> bool {
+    let is_file = |word: &&OsString| {
+        word.to_str().is_some_and(|word| word.ends_with(".gguf") && !word.contains('='))
+    };
     if option == "--overwrite"
         && has_option(command, "--output")
         && !has(words, &["-o", "--output"])
+        && words.iter().filter(is_file).count() < 2
     {
         return true;
     }
@@ -827,6 +843,10 @@ mod tests {
             "w gguf-new-metadata s d.gguf --remove-metadata k",
             "w meta set s --output d.gguf --remove k",
         ),
+        (
+            "w gguf-new-metadata --force s.gguf d.gguf --general-name N",
+            "w meta set --overwrite s.gguf --output d.gguf general.name=N",
+        ),
         ("w meta set m a=b --in-place", "w meta set m a=b"),
         ("w quantize --list-types", "w list types"),
         ("w hf cache ls --sort size:desc", "w models huggingface --sort size:desc"),
@@ -992,7 +1012,8 @@ mod tests {
         ("w compare a b --text t", "w quality a b --text t"),
         ("w quantize d -t Q4_K_M -j 2", "w quantize d --type Q4_K_M --threads 2"),
         ("w quantize d fp16", "w quantize d fp16"),
-        ("w gguf-dump --json --json-array m", "w inspect --metadata --all --json m"),
+        ("w gguf-dump --json --json-array m", "w meta get --json m"),
+        ("w gguf_dump.py m --json-array", "w meta get --json m"),
         ("w -m m.gguf -p hi -n 3", "w run generate --chat m.gguf --prompt hi --max-tokens 3"),
         ("w --hf-repo o/n -p hi", "w run generate --chat o/n --prompt hi"),
         ("w convert d to mlx", "w convert d --to mlx"),

@@ -342,16 +342,10 @@ pub(crate) struct Quantize {
     #[command(flatten)]
     pub(crate) source: Source,
     /// Use the importance matrix only for tensors whose names contain NAME
-    #[arg(
-        hide_short_help = true,
-        long,
-        value_name = "NAME",
-        requires = "imatrix",
-        conflicts_with = "exclude_weights"
-    )]
+    #[arg(hide_short_help = true, long, value_name = "NAME", conflicts_with = "exclude_weights")]
     pub(crate) include_weights: Vec<String>,
     /// Use the importance matrix for all tensors except those whose names contain NAME
-    #[arg(hide_short_help = true, long, value_name = "NAME", requires = "imatrix")]
+    #[arg(hide_short_help = true, long, value_name = "NAME")]
     pub(crate) exclude_weights: Vec<String>,
     /// Quantize tensors that are already quantized, at a further loss
     #[arg(long)]

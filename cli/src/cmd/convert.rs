@@ -172,8 +172,12 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
     if let Some(mesh) = args.shards {
         options = options.shares(mesh);
     }
-    let plan = ops::convert(&model, &options)?;
-    let dst = writing::with_type(dst, plan.file_type.map(FileType::name));
+    let mut plan = ops::convert(&model, &options)?;
+    let named = writing::with_type(dst.clone(), plan.file_type.map(FileType::name));
+    if named != dst && args.max_shard_size.is_some() {
+        plan = ops::convert(&model, &options.shard_names(&named))?;
+    }
+    let dst = named;
     note_name(args, &model, &dst);
     note_kept(args, to, &plan);
     let others = args.source.adapters().collect();

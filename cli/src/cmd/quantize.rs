@@ -207,7 +207,14 @@ pub(super) fn prepare(args: &Quantize) -> Result<Prepared, Stop> {
             }
             Some(matrix)
         }
-        None => None,
+        None => {
+            if !args.include_weights.is_empty() || !args.exclude_weights.is_empty() {
+                note(
+                    "--include-weights and --exclude-weights choose from an importance matrix, and none is given",
+                );
+            }
+            None
+        }
     };
     if !args.keep_split {
         writing::check_file(&args.src, &dst, &args.writing)?;

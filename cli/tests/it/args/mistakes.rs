@@ -44,10 +44,6 @@ fn a_sentence_says_what_to_type() {
             "x.gguf is the name of a file, but MLX is a directory",
         ),
         (&["quantize", GGUF, "tale:q4", "Q4_0"], "`weighbridge create tale:q4 FILE.gguf`"),
-        (
-            &["convert", HF, "--outfile", "x-{ftype}.gguf", "--max-shard-size", "1M"],
-            "{ftype} in the names of shards is not replaced",
-        ),
         (&["convert", HF, "x", "--store", "y"], "--store has no meaning for safetensors"),
         (&["split", GGUF], "the parts have no name"),
         (&[GGUF, "--metadata", "general.name"], "`weighbridge meta get"),
@@ -68,6 +64,18 @@ fn a_sentence_says_what_to_type() {
         (&["meta", "get", GGUF, "tokenizer.ggml.eos"], "\"tokenizer.ggml.eos_token_id\""),
         // Of two wrong names, the first.
         (&["convert", "none.gguf", "out"], "none.gguf: no such file"),
+        (
+            &["hf_ptq.py", "--pyt_ckpt_path", HF, "--qformat", "fp8"],
+            "Q8_0 is about as large as FP8",
+        ),
+        (&["modelopt", "quantize"], "GPTQ and AWQ are read, not written"),
+        (&["quantize_quark.py", "--model_dir", HF], "GPTQ and AWQ are read, not written"),
+        (&["lms", "get", "qwen3@q4_k_m", "-y"], "LM Studio's catalogue is its own, not Ollama's"),
+        (&["lms", "get", "--gguf", "qwen3"], "`weighbridge pull ORG/NAME:Q4_K_M`"),
+        (&["tune", "run", "lora_finetune"], "Weighbridge does not train"),
+        (&["torchtune", "run", "lora_finetune"], "Weighbridge does not train"),
+        (&["quantize", HF, "99"], "99 is no type: llama-quantize has no type of this number"),
+        (&["inspect", GGUF, "--json-array"], "`weighbridge meta get FILE --json`"),
         (&["hf", "datasets"], "Weighbridge has nothing for `hf datasets`"),
         (&["mlx_lm.frobnicate"], "Weighbridge has nothing for `mlx_lm frobnicate`"),
         (&["mergekit-frobnicate", "x.yml"], "Weighbridge has nothing for `mergekit-frobnicate`"),
@@ -613,6 +621,10 @@ fn types_in_names() {
         printed(&[&convert[..], &[&at(template), "--outtype", kind]].concat());
         assert!(Path::new(&at(name)).is_file(), "{name}");
     }
+    // Shards have it before their numbers.
+    let shards = ["--outtype", "f16", "--split-max-size", "1M"];
+    printed(&[&convert[..], &[&at("d-{ftype}.gguf")], &shards].concat());
+    assert!(Path::new(&at("d-f16-00001-of-00003.gguf")).is_file());
 }
 
 /// A list before the model takes none of the arguments after it.
