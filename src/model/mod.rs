@@ -27,7 +27,7 @@ use crate::metadata::Metadata;
 use crate::store::Store;
 use crate::store::tensor::nearest;
 use crate::threads::Threads;
-use crate::tokenizer::{Tokenizer, unread};
+use crate::tokenizer::Tokenizer;
 
 pub use crate::store::tensor::{
     DecodeOptions, Finding, FindingKind, RowScales, Segment, SubScales,
@@ -449,11 +449,6 @@ impl Model {
     /// beside the weights cannot be read.
     pub fn tokenizer(&self) -> Result<Option<Tokenizer<'_>>> {
         Tokenizer::of(&self.inner.store)
-    }
-
-    /// The name of a file with a tokenizer that is not read, such as `tiktoken.model`.
-    pub fn unread_tokenizer(&self) -> Option<&'static str> {
-        unread(&self.inner.store)
     }
 
     /// The settings for text generation, or `None` if no file contains any.

@@ -44,12 +44,12 @@ const COMPANIONS: &[(Companion, &[&str])] = &[
     ]),
     (Companion::Translated, &[
         "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-        "chat_template.jinja", "chat_template.json", "tokenizer.model", "tokenizer.model.v*", "tekken.json", "sentencepiece.bpe.model", "spiece.model", "vocab.json",
+        "chat_template.jinja", "chat_template.json", "tokenizer.model", "tokenizer.model.v*", "tekken.json", "tiktoken.model", "qwen.tiktoken", "sentencepiece.bpe.model", "spiece.model", "vocab.json",
         "merges.txt", "vocab.txt", "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json", "modules.json",
         "additional_chat_templates/*.jinja",
     ]),
     (Companion::Copied, &[
-        "config_sentence_transformers.json", "sentence_*_config.json", "tiktoken.model", "*.tiktoken", "normalizer.json",
+        "config_sentence_transformers.json", "sentence_*_config.json", "*.tiktoken", "normalizer.json",
         "*.py",
     ]),
     (Companion::Irrelevant, &[

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::kinds::TokenKind;
 use super::vocabulary::Vocabulary;
-use super::{json, lines, sentencepiece, tekken};
+use super::{json, lines, sentencepiece, tekken, tiktoken};
 use crate::error::{Error, Result};
 use crate::json::Json;
 use crate::limits::Limits;
@@ -16,7 +16,7 @@ type Parse = fn(Cow<'static, [u8]>, &Limits) -> Result<Vocabulary<'static>>;
 /// The name of a SentencePiece model whose pieces the model numbers in fairseq's order.
 pub(crate) const FAIRSEQ: &str = "sentencepiece.bpe.model";
 
-/// The files that may hold a vocabulary if there is neither `tokenizer.json` nor `tekken.json`, the most complete first.
+/// The files that may hold a vocabulary if there is none of [`of_library`], the most complete first.
 const FILES: [(&str, Parse); 10] = [
     ("tokenizer.model", sentencepiece::tokenizer),
     // Mistral's, which its programs look for in this order.
@@ -38,16 +38,9 @@ const TEKKEN: &str = "tekken.json";
 pub(crate) fn unstated_texts(name: &str) -> &'static [(&'static str, &'static str)] {
     match name {
         TEKKEN => &[("bos", "<s>"), ("eos", "</s>"), ("unk", "<unk>"), ("pad", "<pad>")],
+        "qwen.tiktoken" => &[("bos", "<|endoftext|>"), ("eos", "<|endoftext|>")],
         _ => &[],
     }
-}
-
-/// Files of tokenizers that are not read.
-const UNREAD: [&str; 2] = ["tiktoken.model", "qwen.tiktoken"];
-
-/// The file of a tokenizer that is not read, if the model has one.
-pub(crate) fn unread(store: &Store) -> Option<&'static str> {
-    UNREAD.into_iter().find(|name| store.companion_path(name).is_some())
 }
 
 /// The SentencePiece model of a Llama's or Mistral's tokenizer. Next to a `tokenizer.json` or `tekken.json`, only the usual
@@ -65,17 +58,30 @@ pub(crate) fn pieces(store: &Store) -> Result<Option<CompanionFiles>> {
     name.map_or(Ok(None), |name| store.read_companion(name, limit))
 }
 
-/// The `tokenizer.json` beside the weights, or that which a `tekken.json` amounts to; and the name of the file.
+/// The `tokenizer.json` beside the weights, or that which a file of ranked tokens amounts to; and the name of the file.
 pub(crate) fn of_library(store: &Store) -> Result<Option<(CompanionFiles, &'static str)>> {
-    let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
+    let limits = store.limits();
+    let limit = (limits.vocabulary_bytes, "vocabulary_bytes");
     let name = "tokenizer.json";
     if let Some(file) = store.read_companion(name, limit)? {
         return Ok(Some((file, name)));
     }
-    let Some(file) = store.read_companion(TEKKEN, limit)? else { return Ok(None) };
-    let bytes = tekken::tokenizer_json(&file.bytes, store.limits());
-    let bytes = bytes.map_err(|error| error.in_file(&file.path))?;
-    Ok(Some((CompanionFiles { bytes, ..file }, TEKKEN)))
+    let made = |file: CompanionFiles, bytes: Result<Vec<u8>>, name| {
+        let bytes = bytes.map_err(|error| error.in_file(&file.path))?;
+        Ok(Some((CompanionFiles { bytes, ..file }, name)))
+    };
+    if let Some(file) = store.read_companion(TEKKEN, limit)? {
+        let bytes = tekken::tokenizer_json(&file.bytes, limits);
+        return made(file, bytes, TEKKEN);
+    }
+    for kind in &tiktoken::FILES {
+        if let Some(file) = store.read_companion(kind.name, limit)? {
+            let config = store.read_document("tokenizer_config.json")?;
+            let bytes = kind.tokenizer_json(&file.bytes, config.as_deref(), limits);
+            return made(file, bytes, kind.name);
+        }
+    }
+    Ok(None)
 }
 
 /// The vocabulary beside the weights, and the name of its file.

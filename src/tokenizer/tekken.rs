@@ -1,16 +1,12 @@
 //! Mistral's `tekken.json`, in the terms of `tokenizer.json`.
 //!
-//! It lists the bytes of each token in the order in which they are merged, as tiktoken does: of two neighbors, those
-//! are merged first whose token has the lower rank. Control tokens come before the others.
-
-use std::collections::HashMap;
-use std::fmt::Write as _;
+//! It lists the bytes of each token by rank. Control tokens come before the others.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use super::byte_letters;
 use super::json::{end, id, is_null, keep, list, object, start};
+use super::ranks::{AddedToken, BYTES, RankedTokens};
 use super::vocabulary::push;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, Scanner};
@@ -39,9 +35,6 @@ const CONTROL: [&str; 20] = [
     "[/SYSTEM_PROMPT]",
     "[TOOL_CONTENT]",
 ];
-
-/// The longest token that is taken apart. Those of Mistral have at most 78 bytes.
-const BYTES: usize = 1024;
 
 /// The content of a file.
 #[derive(Default)]
@@ -74,7 +67,7 @@ pub(super) fn tokenizer_json(bytes: &[u8], limits: &Limits) -> Result<Vec<u8>> {
     if let Some(Json::Object(config)) = parts.remove("config") {
         file.config = config;
     }
-    file.written().map(String::into_bytes)
+    file.ranked().map(|ranked| ranked.tokenizer_json())
 }
 
 impl Tekken {
@@ -149,7 +142,7 @@ impl Tekken {
         stated.into_iter().chain(more).take(count).collect()
     }
 
-    fn written(&self) -> Result<String> {
+    fn ranked(&self) -> Result<RankedTokens<'_>> {
         // The control tokens that are not listed are counted by the file alone.
         let (size, first) =
             (self.number("default_vocab_size")?, self.number("default_num_special_tokens")?);
@@ -161,81 +154,14 @@ impl Tekken {
             );
             Error::malformed(fault).in_key("config.default_vocab_size")
         })?;
-        let pattern = self.config.get("pattern").cloned().unwrap_or(Json::Null);
-        let controls = self.controls(first);
-        let mut letters = ['\0'; 256];
-        for (letter, byte) in byte_letters() {
-            if let Some(place) = letters.get_mut(usize::from(byte)) {
-                *place = letter;
-            }
-        }
-        let spelled = |bytes: &[u8]| -> Json {
-            let letter = |byte: &u8| letters.get(usize::from(*byte)).copied();
-            bytes.iter().filter_map(letter).collect::<String>().into()
-        };
-        let mut out = String::from("{\"added_tokens\":[");
-        for (number, text) in controls.iter().enumerate() {
-            let comma = if number > 0 { "," } else { "" };
-            let text = Json::from(text.clone());
-            // Writing to a string cannot fail.
-            let _ = write!(
-                out,
-                "{comma}{{\"id\":{number},\"content\":{text},\"single_word\":false,\"lstrip\":false,\
-                 \"rstrip\":false,\"normalized\":false,\"special\":true}}"
-            );
-        }
-        let bytes = r#"{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}"#;
-        let _ = write!(
-            out,
-            "],\"normalizer\":null,\"pre_tokenizer\":{{\"type\":\"Sequence\",\"pretokenizers\":[{{\"type\":\"Split\",\
-             \"pattern\":{{\"Regex\":{pattern}}},\"behavior\":\"Isolated\",\"invert\":false}},{bytes}]}},\
-             \"post_processor\":{},\"decoder\":{bytes},\
-             \"model\":{{\"type\":\"BPE\",\"ignore_merges\":true,\"vocab\":{{",
-            starts(&controls)
-        );
-        for (number, text) in controls.iter().enumerate() {
-            let comma = if number > 0 { "," } else { "" };
-            let _ = write!(out, "{comma}{}:{number}", Json::from(text.clone()));
-        }
-        for (number, token) in (first..).zip(tokens) {
-            let comma = if number > 0 { "," } else { "" };
-            let _ = write!(out, "{comma}{}:{number}", spelled(token));
-        }
-        out.push_str("},\"merges\":[");
-        for (number, (left, right)) in merges(tokens).into_iter().enumerate() {
-            let comma = if number > 0 { "," } else { "" };
-            let _ = write!(out, "{comma}[{},{}]", spelled(left), spelled(right));
-        }
-        out.push_str("]}}");
-        Ok(out)
+        let added = (0..).zip(self.controls(first));
+        Ok(RankedTokens {
+            pattern: self.config.get("pattern").cloned().unwrap_or(Json::Null),
+            composed: false,
+            first,
+            tokens,
+            added: added.map(|(id, text)| AddedToken { id, text, special: true }).collect(),
+            start: Some("<s>"),
+        })
     }
-}
-
-/// The step of `tokenizer.json` that puts the start token before a text.
-fn starts(controls: &[String]) -> Json {
-    let Some(number) = controls.iter().position(|text| text == "<s>") else { return Json::Null };
-    let text = r#"{"type":"TemplateProcessing",
-        "single":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],
-        "pair":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A","type_id":0}},
-                {"SpecialToken":{"id":"<s>","type_id":1}},{"Sequence":{"id":"B","type_id":1}}],
-        "special_tokens":{"<s>":{"id":"<s>","ids":[ID],"tokens":["<s>"]}}}"#;
-    Json::parse(text.replace("ID", &number.to_string()).as_bytes()).unwrap_or(Json::Null)
-}
-
-/// All pairs of tokens that are a token together, in the order of its rank.
-fn merges(tokens: &[Vec<u8>]) -> Vec<(&[u8], &[u8])> {
-    let ranks: HashMap<&[u8], usize> =
-        tokens.iter().enumerate().map(|(rank, token)| (token.as_slice(), rank)).collect();
-    let mut merges = Vec::new();
-    for token in tokens {
-        let mut pairs: Vec<(usize, usize, &[u8], &[u8])> = (1..token.len())
-            .filter_map(|at| {
-                let (left, right) = token.split_at_checked(at)?;
-                Some((*ranks.get(left)?, *ranks.get(right)?, left, right))
-            })
-            .collect();
-        pairs.sort_unstable();
-        merges.extend(pairs.into_iter().map(|(.., left, right)| (left, right)));
-    }
-    merges
 }

@@ -251,17 +251,6 @@ fn other_names_of_tensors_are_known() {
     }
 }
 
-#[test]
-fn a_tokenizer_file_that_is_not_read_is_named() {
-    let files = copy_of(sample("hf"));
-    for name in ["tokenizer.json", "tokenizer_config.json"] {
-        std::fs::remove_file(files.path().join(name)).unwrap();
-    }
-    put(files.path(), "tiktoken.model", "IQ== 0");
-    let said = converted(files.path(), &ConvertOptions::new(&GGUF)).unwrap();
-    assert!(said.contains("tiktoken.model is not read"), "{said}");
-}
-
 /// The words of Meta's `params.json` in a `config.json`.
 #[test]
 fn a_config_in_other_words_is_no_loss() {

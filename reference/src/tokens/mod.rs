@@ -76,14 +76,11 @@ impl TextTokens {
     pub fn new(model: &Model) -> Result<Self> {
         let tables = translate::tokenizer_tables(model)?;
         let lacks = || {
-            Error::Unsupported(match model.unread_tokenizer() {
-                Some(name) => format!(
-                    "text for a model whose tokenizer, {name}, is not read: put its tokenizer.json next to it"
-                ),
-                None => "text for a model without a tokenizer: put its tokenizer.json next to it, or give the \
-                         numbers of the tokens"
+            Error::Unsupported(
+                "text for a model without a tokenizer: put its tokenizer.json next to it, or give the \
+                 numbers of the tokens"
                     .to_owned(),
-            })
+            )
         };
         Self::of_tables(tables.ok_or_else(lacks)?)
     }

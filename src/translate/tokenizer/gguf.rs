@@ -16,9 +16,7 @@ use crate::json::Json;
 use crate::metadata::{KeyValues, Value};
 use crate::store::Store;
 use crate::tokenizer::vocabulary::Normalizer;
-use crate::tokenizer::{
-    FAIRSEQ, TokenKind, Tokenizer, TokenizerKind, pieces, sentencepiece, unread,
-};
+use crate::tokenizer::{FAIRSEQ, TokenKind, Tokenizer, TokenizerKind, pieces, sentencepiece};
 
 /// Scores of tokens that are matched before all others, and of rows without a token.
 const FOUND_FIRST: f32 = -1000.0;
@@ -79,11 +77,8 @@ pub(crate) fn gguf_keys(
         return Ok(joined(notes.into_iter().chain(without_row(&files, rows))));
     }
     let Some(tokenizer) = Tokenizer::of(store)? else {
-        let why = unread(store).map_or_else(
-            || "no tokenizer file next to the weights".to_owned(),
-            |name| format!("{name} is not read, and there is no tokenizer.json"),
-        );
-        return Ok(Some(format!("{why}: llama.cpp does not load the file")));
+        let why = "no tokenizer file next to the weights: llama.cpp does not load the file";
+        return Ok(Some(why.to_owned()));
     };
     let source = KeySource { store, exceptions, files, tokenizer, rows };
     let note = source.token_keys(out)?;

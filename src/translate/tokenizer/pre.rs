@@ -8,6 +8,7 @@
 
 use crate::arch::family;
 use crate::json::{Json, json};
+use crate::tokenizer::{KIMI, QWEN as QWEN2};
 
 /// A step, applied to the result of the previous one.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +41,6 @@ pub(super) struct PreTokenizer {
 use Step::{Digits, Punctuation, Split, Words};
 
 const GPT4: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
@@ -90,6 +90,8 @@ static PRES: &[PreTokenizer] = &[
         steps: &[Split(GPT4)], composed: false, ignore_merges: false },
     PreTokenizer { name: "qwen2", also: &["deepseek-r1-qwen", "kormo", "f2llmv2", "megrez", "stablelm2", "hunyuan", "solar-open", "grok-2"],
         steps: &[Split(QWEN2)], composed: true, ignore_merges: false },
+    PreTokenizer { name: "kimi-k2", also: &[],
+        steps: &[Split(KIMI)], composed: false, ignore_merges: false },
     PreTokenizer { name: "qwen35", also: &[],
         steps: &[Split(QWEN35)], composed: true, ignore_merges: false },
     PreTokenizer { name: "gpt-4o", also: &["llama4", "kanana2", "talkie", "minimax-m2"],

@@ -203,6 +203,56 @@ fn tekken_with_faults_is_refused() {
     }
 }
 
+/// Files of tiktoken: the special tokens follow the others, as the models' own code numbers them.
+#[test]
+fn tiktoken_has_tokens_by_rank() {
+    let ranks = || b"YQ== 0\nYg== 1\nYWI= 2\n".to_vec();
+    let listed = json!({"bos_token": "[BOS]", "added_tokens_decoder": {
+        "3": {"content": "[BOS]", "special": true}, "5": {"content": "<think>", "special": false}
+    }});
+    let listed = ("tokenizer_config.json", listed.to_string().into_bytes());
+    for (name, more, special, count, bos, pre) in [
+        (
+            "tiktoken.model",
+            Some(listed),
+            ["[BOS]", "<|reserved_token_4|>", "<think>"],
+            259,
+            3,
+            "kimi-k2",
+        ),
+        ("qwen.tiktoken", None, ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], 211, 3, "qwen2"),
+    ] {
+        let files: Vec<_> = [(name, ranks())].into_iter().chain(more).collect();
+        let folder = beside("llama", count, &files);
+        let model = Model::open(folder.path()).expect("a directory");
+        let tokenizer = model.tokenizer().expect("no fault").expect("a tokenizer");
+        let mut texts: Vec<(u32, String)> = tokenizer
+            .tokens()
+            .map(|token| (token.id, String::from_utf8_lossy(&token.text).into_owned()))
+            .collect();
+        texts.sort();
+        let texts: Vec<&str> = texts.iter().map(|(_, text)| text.as_str()).collect();
+        assert_eq!(texts[..6], [&["a", "b", "ab"], &special[..]].concat());
+        assert_eq!(u32::try_from(texts.len()), Ok(count), "{name}");
+        assert_eq!(tokenizer.merges().count(), 1);
+        let written = self::tokenizer(&keys(&folder));
+        assert_eq!(written["pre"], pre);
+        assert_eq!(written["bos_token_id"], bos.to_string());
+        let json = tokenizer_json(&model).expect("no fault").expect("one");
+        assert_eq!(json["added_tokens"][2]["special"].as_bool(), Some(name == "qwen.tiktoken"));
+    }
+}
+
+#[test]
+fn tiktoken_with_faults_is_refused() {
+    for text in ["YQ== 0\nYg== 2", "YQ==\n", "? 0", "YQ== 0 1"] {
+        let folder = beside("llama", 6, &[("tiktoken.model", text.as_bytes().to_vec())]);
+        let model = Model::open(folder.path()).expect("a directory");
+        let error = model.tokenizer().expect_err("a fault").to_string();
+        assert!(error.contains("tiktoken.model") && error.contains("are required"), "{error}");
+    }
+}
+
 #[test]
 fn pieces_of_words_and_characters_are_refused() {
     for (method, kind) in [(3, "words"), (4, "characters")] {
