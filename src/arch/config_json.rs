@@ -6,7 +6,7 @@ use super::config::flags::tensor_flags;
 use super::config::{LayerKind, ModelConfig};
 use super::family;
 use super::source::SourceModel;
-use super::variant::{ConfigRule, Constant};
+use super::variant::{Class, ConfigRule, Constant};
 use crate::dtype::DType;
 use crate::engines::transformers;
 use crate::error::{Error, Result};
@@ -116,9 +116,24 @@ pub(crate) fn without_padding(config: &mut Map<String, Json>) {
     }
 }
 
+/// The class of the language model that a class of LLaVA's own code extends, as `LlavaLlamaForCausalLM` does. Its config has
+/// the keys of both (`llava/model/language_model` of LLaVA 1.5 and 1.6).
+pub(crate) fn class_in_llava(config: &Json) -> Option<&'static Class> {
+    let class = config.get("architectures")?.as_array()?.first()?.as_str()?;
+    let text = class.strip_prefix("Llava").filter(|text| text.ends_with("ForCausalLM"))?;
+    let mut classes = family::variants().flat_map(|variant| variant.classes);
+    classes.find(|own| own.class == text)
+}
+
 /// The config of the language model alone, if `config.json` is that of a model with images whose
 /// text model has a class of its own in transformers.
 pub(crate) fn text_alone(config: &Map<String, Json>) -> Option<Map<String, Json>> {
+    if let Some(class) = class_in_llava(&Json::Object(config.clone())) {
+        let mut text = config.clone();
+        text.insert("architectures".to_owned(), json!([class.class]));
+        text.insert("model_type".to_owned(), class.model_type.into());
+        return Some(text);
+    }
     let mut text = config.get("text_config")?.as_object()?.clone();
     let name = text.get("model_type").and_then(Json::as_str)?;
     let mut classes = family::variants().flat_map(|variant| variant.classes);

@@ -20,7 +20,7 @@ use super::rule::{self, NameRule, StoredForm};
 use super::source::SourceModel;
 use super::transform::{RowOrder, Transform};
 use super::wrapper::OwnPieces;
-use super::{other_models, structure, tied, undecoded, wrapper};
+use super::{config_json, other_models, structure, tied, undecoded, wrapper};
 use crate::dialect::Dialect;
 use crate::error::{Error, Result};
 use crate::json::Json;
@@ -51,6 +51,8 @@ pub(crate) fn architecture_name(store: &Store) -> Result<Option<Field<String>>> 
             if let Some(name) = config.get("model_type").and_then(|name| name.as_str()) {
                 let dot = if at.is_empty() { "" } else { "." };
                 let path = format!("{at}{dot}model_type");
+                let name =
+                    config_json::class_in_llava(config).map_or(name, |class| class.model_type);
                 return Ok(Some(named(name, FieldSource::document("config.json", &path))));
             }
         }

@@ -76,7 +76,8 @@ impl Kept {
         let moved = row(stated).zip(row(derived)).is_some_and(|(own, other)| own != other);
         // What is not kept has the defaults of the class that is.
         let mut restored = derived.clone();
-        let class_is_kept = whole && !moved;
+        // A class that holds a language model, as LLaVA's, is not that of the model in GGUF.
+        let class_is_kept = whole && !moved && row(stated).is_some();
         restored.extend(stated.iter().filter(|(key, _)| class_is_kept && named(key)).map(owned));
         let restored = meaning(&restored, layers);
         let null = Json::Null;

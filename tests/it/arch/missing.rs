@@ -377,3 +377,30 @@ fn experts_of_gemma_4_one_by_one() {
         assert_eq!(told(&apart), told(&joined), "{dialect:?}");
     }
 }
+
+/// Experts one by one in families whose class has all in one tensor: llm-compressor writes them so.
+#[test]
+fn experts_of_fused_classes_one_by_one() {
+    for (model_type, at) in [
+        ("granitemoe", "model.layers.0.block_sparse_moe"),
+        ("granitemoeshared", "model.layers.0.block_sparse_moe"),
+        ("llama4_text", "model.layers.0.feed_forward"),
+    ] {
+        let mut file = Safetensors::new();
+        for expert in 0..2 {
+            for part in ["gate", "up", "down"] {
+                let name = format!("{at}.experts.{expert}.{part}_proj.weight");
+                file = file.tensor(&name, "F32", &[1, 1], 1f32.to_le_bytes().to_vec());
+            }
+        }
+        let config =
+            json!({"model_type": model_type, "num_hidden_layers": 1, "num_local_experts": 2})
+                .to_string();
+        let folder =
+            folder(&[("model.safetensors", file.build()), ("config.json", config.into_bytes())]);
+        let model = model(folder.path());
+        let resolution = model.resolution().expect("resolved");
+        assert_eq!(resolution.unknown, [""; 0], "{model_type}");
+        assert_eq!(resolution.mapped.len(), 3, "{model_type}");
+    }
+}

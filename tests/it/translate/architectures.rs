@@ -194,6 +194,92 @@ fn the_text_of_glm_4v_has_no_sections() {
     assert!(notes.contains("positions of images have three axes"), "{notes}");
 }
 
+/// The text of GLM 4.5V is a GLM 4.5 for llama.cpp, with scores by sigmoids and half of each head turned.
+#[test]
+fn the_text_of_glm_4_5v_is_a_glm_4_5() {
+    let text = json!({
+        "model_type": "glm4v_moe_text", "hidden_act": "silu", "hidden_size": 32, "intermediate_size": 64, "head_dim": 16,
+        "max_position_embeddings": 64, "num_attention_heads": 2, "num_hidden_layers": 2, "num_key_value_heads": 1,
+        "rms_norm_eps": 1e-5, "vocab_size": 32, "n_routed_experts": 2, "num_experts_per_tok": 1, "n_shared_experts": 1,
+        "moe_intermediate_size": 32, "first_k_dense_replace": 1, "attention_bias": false,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]},
+    });
+    let config = json!({"architectures": ["Glm4vMoeForConditionalGeneration"], "model_type": "glm4v_moe",
+        "text_config": text, "tie_word_embeddings": false});
+    let mut tensors: Vec<(String, Vec<u64>)> = vec![
+        ("model.language_model.embed_tokens.weight".to_owned(), vec![32, 32]),
+        ("model.language_model.norm.weight".to_owned(), vec![32]),
+        ("lm_head.weight".to_owned(), vec![32, 32]),
+    ];
+    let network = |at: &str| {
+        [("gate", [32u64, 32]), ("up", [32, 32]), ("down", [32, 32])]
+            .map(|(part, shape)| (format!("{at}.{part}_proj.weight"), shape.to_vec()))
+    };
+    for layer in 0..2 {
+        let at = format!("model.language_model.layers.{layer}");
+        for (name, shape) in [
+            ("input_layernorm", vec![32]),
+            ("post_attention_layernorm", vec![32]),
+            ("self_attn.q_proj", vec![32, 32]),
+            ("self_attn.k_proj", vec![16, 32]),
+            ("self_attn.v_proj", vec![16, 32]),
+            ("self_attn.o_proj", vec![32, 32]),
+        ] {
+            tensors.push((format!("{at}.{name}.weight"), shape));
+        }
+        if layer == 0 {
+            tensors.push((format!("{at}.mlp.gate_proj.weight"), vec![64, 32]));
+            tensors.push((format!("{at}.mlp.up_proj.weight"), vec![64, 32]));
+            tensors.push((format!("{at}.mlp.down_proj.weight"), vec![32, 64]));
+        } else {
+            tensors.push((format!("{at}.mlp.gate.weight"), vec![2, 32]));
+            tensors.push((format!("{at}.mlp.gate.e_score_correction_bias"), vec![2]));
+            tensors.extend(network(&format!("{at}.mlp.shared_experts")));
+            tensors.extend(network(&format!("{at}.mlp.experts.0")));
+            tensors.extend(network(&format!("{at}.mlp.experts.1")));
+        }
+    }
+    let (_folder, model) = loadable_in_gguf(&config, &tensors);
+    let keys = model.metadata();
+    assert_eq!(keys.str("general.architecture"), Some("glm4moe"));
+    assert_eq!(keys.u64("glm4moe.rope.dimension_count"), Some(8));
+    assert_eq!(keys.u64("glm4moe.expert_gating_func"), Some(2));
+}
+
+/// LLaVA's own code puts the keys of the language model and of images into one config.
+#[test]
+fn a_config_of_llava_is_that_of_its_language_model() {
+    let config = json!({
+        "architectures": ["LlavaLlamaForCausalLM"], "model_type": "llava", "mm_hidden_size": 32, "hidden_act": "silu",
+        "hidden_size": 32, "intermediate_size": 64, "max_position_embeddings": 64, "num_attention_heads": 2,
+        "num_hidden_layers": 1, "num_key_value_heads": 2, "rms_norm_eps": 1e-5, "vocab_size": 32,
+        "tie_word_embeddings": false,
+    });
+    let mut tensors: Vec<(String, Vec<u64>)> = vec![
+        ("model.embed_tokens.weight".to_owned(), vec![32, 32]),
+        ("model.norm.weight".to_owned(), vec![32]),
+        ("lm_head.weight".to_owned(), vec![32, 32]),
+        ("model.mm_projector.0.weight".to_owned(), vec![32, 32]),
+        ("model.image_newline".to_owned(), vec![32]),
+    ];
+    for (name, shape) in [
+        ("input_layernorm", vec![32]),
+        ("post_attention_layernorm", vec![32]),
+        ("self_attn.q_proj", vec![32, 32]),
+        ("self_attn.k_proj", vec![32, 32]),
+        ("self_attn.v_proj", vec![32, 32]),
+        ("self_attn.o_proj", vec![32, 32]),
+        ("mlp.gate_proj", vec![64, 32]),
+        ("mlp.up_proj", vec![64, 32]),
+        ("mlp.down_proj", vec![32, 64]),
+    ] {
+        tensors.push((format!("model.layers.0.{name}.weight"), shape));
+    }
+    let (_folder, model) = loadable_in_gguf(&config, &tensors);
+    assert_eq!(model.metadata().str("general.architecture"), Some("llama"));
+    assert_eq!(config_in_safetensors(model.path())["model_type"], "llama");
+}
+
 /// The GGUF file of a model with these tensors, which llama.cpp lacks nothing of but the tokenizer.
 fn loadable_in_gguf(config: &Value, tensors: &[(String, Vec<u64>)]) -> (tempfile::TempDir, Model) {
     let named: Vec<(&str, &[u64])> =
