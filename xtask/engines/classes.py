@@ -362,7 +362,7 @@ def of_mlx_class(model_type, classes):
     for key, default in sorted(arguments.items()):
         required = default is inspect.Parameter.empty
         differs = key in known and known[key] != default
-        assumed = values is not None and key not in known and key in ASSUMED
+        assumed = key not in known and key in ASSUMED
         if required and key in STATED:
             needed.append(f"{key} required stated")
         elif key not in elsewhere and (required or differs or assumed):

@@ -444,6 +444,19 @@ fn experts_of_ernie() {
     }
 }
 
+/// Classes that only a publisher's code has: what its config leaves out has another default in mlx-lm's class.
+#[test]
+fn defaults_of_publishers_are_stated_for_mlx_lm() {
+    let own = json!({
+        "model_type": "minicpm", "architectures": ["MiniCPMForCausalLM"], "scale_emb": 12, "dim_model_base": 64, "scale_depth": 1.4,
+    });
+    let mut own = config(&own);
+    own.as_object_mut().expect("an object").remove("rope_theta");
+    let source = write(&llama(true), &own, "F32");
+    let written = converted(source.path(), &ConvertOptions::new(&MLX)).expect("a directory");
+    assert_eq!(written.config["rope_theta"].as_f64(), Some(1e4), "mlx-lm takes a million");
+}
+
 /// Transformers' class has numbers of its own where a file of its older form states a base alone; mlx-lm's reads the base.
 #[test]
 fn numbers_that_the_class_does_not_read_are_left_out_for_mlx_lm() {
