@@ -491,7 +491,9 @@ fn check_layout(header: &mut ParsedHeader, file_len: u64, partial: bool) -> Resu
     }
     let padded = is_cut || expected.is_none_or(|expected| expected <= file_len);
     if listing.len() > 0 && in_order && !padded {
-        refused(rules, file_len, || "the padding after the last tensor is missing".into())?;
+        let fault = "the padding after the last tensor is missing, which ggml refuses where it reads tensors with the \
+                     header; llama.cpp loads such a file";
+        rules.broken(Strictness::Default, file_len, || fault.into())?;
     }
     if !in_order {
         report_shared_bytes(listing, header, rules)?;

@@ -388,8 +388,8 @@ fn gguf_strictness() {
     help: without Strictness::Strict the file is accepted
     "#);
     assert_snapshot!(said(small().with(|file| file.unpadded = true)), @"
-    the padding after the last tensor is missing, which llama.cpp refuses (at byte 152)
-    Malformed: file: the padding after the last tensor is missing, which llama.cpp refuses (at byte 152)
+    the padding after the last tensor is missing, which ggml refuses where it reads tensors with the header; llama.cpp loads such a file (at byte 152)
+    Malformed: file: the padding after the last tensor is missing, which ggml refuses where it reads tensors with the header; llama.cpp loads such a file (at byte 152)
     help: without Strictness::Strict the file is accepted
     ");
     assert_snapshot!(said(small().coded("odd", 43, &[1], [])), @"

@@ -210,7 +210,7 @@ fn gguf_entries_that_are_not_usual() {
     Malformed: ./m.gguf: tensor "3999.tttttttttttttttttttttttttttttttttttttttttttttt": the tensor's 2147483648 bytes would end 2147483616 bytes after the end of the file (1063616) (at byte 1063584)
     help: the file is cut short, perhaps by an unfinished download: 1063616 of 2148547232 bytes are there (0 %), 2147483616 missing: fetch it again
     "#);
-    assert_snapshot!(said(vocabulary().with(|file| file.unpadded = true)), @"the padding after the last tensor is missing, which llama.cpp refuses (at byte 1063592)");
+    assert_snapshot!(said(vocabulary().with(|file| file.unpadded = true)), @"the padding after the last tensor is missing, which ggml refuses where it reads tensors with the header; llama.cpp loads such a file (at byte 1063592)");
     let tokens = |text: Vec<u8>| {
         vocabulary().with(|file| {
             let Kv::Array(_, tokens) = &mut file.keys[1].1 else { panic!("an array") };
