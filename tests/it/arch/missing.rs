@@ -384,6 +384,8 @@ fn experts_of_fused_classes_one_by_one() {
     for (model_type, at) in [
         ("granitemoe", "model.layers.0.block_sparse_moe"),
         ("granitemoeshared", "model.layers.0.block_sparse_moe"),
+        ("granitemoehybrid", "model.layers.0.block_sparse_moe"),
+        ("granitemoe_swa", "model.layers.0.block_sparse_moe"),
         ("llama4_text", "model.layers.0.feed_forward"),
     ] {
         let mut file = Safetensors::new();
@@ -402,5 +404,7 @@ fn experts_of_fused_classes_one_by_one() {
         let resolution = model.resolution().expect("resolved");
         assert_eq!(resolution.unknown, [""; 0], "{model_type}");
         assert_eq!(resolution.mapped.len(), 3, "{model_type}");
+        let joined = model.tensors_in(Dialect::HuggingFace).expect("names").tensors;
+        assert_eq!(joined.len(), 2, "{model_type}: gate and up, and down");
     }
 }
