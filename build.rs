@@ -10,14 +10,16 @@ fn main() -> io::Result<()> {
     let folder = root.join("families");
     println!("cargo::rerun-if-changed=families");
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(&folder)? {
         let path = entry?.path();
         if path.extension().is_some_and(|ending| ending == "family") {
             files.push(path);
         }
     }
     files.sort();
+    let lines = fs::read_to_string(folder.join("decoder.lines"))?;
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    fs::write(out.join("decoder.lines"), split(&lines).0)?;
     let (mut shared, mut of_files) = (String::new(), String::new());
     let mut list = format!("pub(super) static BUILTINS: [Builtin; {}] = [\n", files.len());
     for path in files {

@@ -121,8 +121,11 @@ fn faults_name_the_file_and_the_line() {
         ("[famly a]\n", "line 1: famly: no such section"),
         ("[family a]\nrope round\n", "line 2: rope: half_split, interleaved or none is needed"),
         ("[family a]\nhf a\ntensors missing\n", "line 3: tensors: no table \"missing\""),
-        ("[family a]\nhf a\n", "family a: it has no tensors"),
-        ("[family a]\ntensors decoder\n", "family a: it has no name in GGUF and none in config"),
+        ("[family a]\nhf a\n", "line 1: family: a has no tensors"),
+        (
+            "[family a]\ntensors decoder\n",
+            "line 1: family: a has no name in GGUF and none in config",
+        ),
         ("[family a]\nhf a\ncolour red\n", "line 3: colour: no such line of a family"),
         ("[family a]\nhf a\ninstead b if c\n", "line 3: instead: FAMILY when FUNCTION is needed"),
         (
@@ -131,11 +134,43 @@ fn faults_name_the_file_and_the_line() {
         ),
         (
             "[family a]\nhf a\ntensors decoder\n[decoder]\nnorm added 1.0 ffn_nrom\n",
-            "line 5: norm: layers have no norm \"ffn_nrom\"",
+            "line 5: norm: \"ffn_nrom\", but nothing or NORMS is needed",
         ),
         (
             "[family a]\nhf a\ntensors decoder\n[decoder]\nlogits gained output.gian\n",
-            "line 5: logits: no tensor \"output.gian\"",
+            "line 5: logits: \"output.gian\", but TENSOR is needed",
+        ),
+        (
+            "[family a]\nhf a\ntensors decoder\n[decoder]\n\nnorm wobbly\n",
+            "line 6: norm: \"wobbly\", but layer or added or epsilon or bare or embedding is needed",
+        ),
+        (
+            "[family a]\nhf a\ntensors decoder\n[decoder]\nnorm added small\n",
+            "line 5: norm: \"small\", but NUMBER is needed",
+        ),
+        (
+            "[family a]\nhf a\ntensors decoder\n[decoder]\nfrobnicate yes models a\n",
+            "line 5: frobnicate: \"frobnicate\", but norm or embedding or positions or",
+        ),
+        (
+            "[family a]\nhf a\ntensors decoder\n[decoder]\nstep nosuch\n",
+            "line 5: step: \"nosuch\", but altup or apertus_activation or",
+        ),
+        (
+            "[family a]\nhf a\ntensors decoder\n[decoder]\nrefuse with output.gian \"no\"\n",
+            "line 5: refuse: \"output.gian\", but TENSOR is needed",
+        ),
+        (
+            "[family a]\nhf a\ntensors decoder\n[decoder]\nactivation gelu_tanh unless_state\n",
+            "line 5: activation: \"unless_state\", but nothing or unless_stated or gelu or",
+        ),
+        (
+            "[family a]\nhf a\ntensors decoder\noptional nothing.weight\n",
+            "line 4: optional: nothing.weight is optional, but no table names it",
+        ),
+        (
+            "[family a]\nhf a\ntensors decoder\n[gguf a]\n[class a A]\nfield nothing x\n",
+            "line 6: field: nothing is no number of the config",
         ),
         (
             "[family a]\nhf a\ntensors decoder\nrename hf a. b. requires output.wieght\n",
@@ -153,7 +188,7 @@ fn faults_name_the_file_and_the_line() {
         ("[tensors t]\na.weight\n", "line 2: a.weight: 0 values, but at least 1 are needed"),
         (
             "[family a]\nhf a\ntensors decoder\n[gguf a]\nrow nothing\n",
-            "family a: nothing is no number of the config that GGUF has a key for",
+            "line 5: row: nothing is no number of the config that GGUF has a key for",
         ),
         (
             "[family a]\nhf a\ntensors decoder\n[gguf a]\nstep nothing\n",

@@ -19,7 +19,7 @@ struct Block {
     apply: fn(&Facts<'_>, &mut Plan, &[&str]) -> Option<Result<()>>,
 }
 
-/// The blocks. `families/README.md` lists them with their values.
+/// The blocks. `families/decoder.lines` lists them with their values.
 static BLOCKS: &[Block] = &[
     Block { name: "norm", apply: norm },
     Block { name: "embedding", apply: embedding },
@@ -357,21 +357,29 @@ fn step(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::path::Path;
 
     use weighbridge::arch::{PlanLine, architectures};
 
-    use super::{BLOCKS, find_step};
+    use super::{Activation, BLOCKS, encoders, steps};
 
+    /// The blocks, steps and activations are those of `families/decoder.lines`, which the library checks families with.
     #[test]
-    fn every_architecture_has_a_plan_of_known_blocks() {
-        for row in architectures() {
-            let lines = row.decoder.unwrap_or_default();
-            for PlanLine { block, values, .. } in lines {
-                assert!(BLOCKS.iter().any(|row| row.name == *block), "{}: {block}", row.name);
-                let step = values.first().filter(|_| *block == "step");
-                assert!(step.is_none_or(|step| find_step(step).is_some()), "{step:?}");
-            }
+    fn lines_of_decoders_are_known() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../families/decoder.lines");
+        let text = std::fs::read_to_string(path).expect("a file");
+        let section = |name: &str| {
+            let (_, section) = text.split_once(&format!("\n[{name}]\n")).expect("a section");
+            section.split("\n[").next().unwrap_or_default().trim_end()
+        };
+        let blocks = section("lines").lines().filter_map(|line| line.split(' ').next());
+        assert_eq!(blocks.collect::<BTreeSet<_>>(), BLOCKS.iter().map(|row| row.name).collect());
+        let known = steps::STEPS.iter().chain(encoders::STEPS).map(|(name, _)| *name);
+        let listed = section("STEP").split_whitespace();
+        assert_eq!(listed.collect::<BTreeSet<_>>(), known.collect());
+        for name in section("ACTIVATION").split_whitespace() {
+            assert!(Activation::named(name).is_some(), "{name}");
         }
     }
 

@@ -3,13 +3,12 @@
 use std::path::Path;
 use std::sync::RwLock;
 
+use super::check::check;
 use super::families::Families;
 use super::parse::families;
 use super::table::Tables;
 use super::text::Fault;
 use crate::arch::Architecture;
-use crate::arch::config::key;
-use crate::arch::variant::{ConfigRule, KeyRule};
 use crate::bytes::{Access, Source};
 use crate::container::OpenOptions;
 use crate::error::{Error, Result};
@@ -75,11 +74,10 @@ impl FamilyFile {
         // Its functions are found as those of the built-in file with this name.
         let stem = name.file_stem().unwrap_or_default().to_string_lossy();
         let stem: &'static str = stem.into_owned().leak();
-        let tables = Tables::parse(stem, text.to_owned().leak()).map_err(fault)?;
+        let text: &'static str = text.to_owned().leak();
+        let tables = Tables::parse(stem, text).map_err(fault)?;
         let families: &'static Families = Box::leak(Box::new(families(&tables).map_err(fault)?));
-        for row in &families.architectures {
-            check(row).map_err(|text| Error::malformed(text).in_file(name))?;
-        }
+        check(&tables, families, text).map_err(fault)?;
         Ok(Self { families })
     }
 
@@ -111,43 +109,3 @@ pub(super) fn all() -> Vec<&'static Families> {
     let given = GIVEN.read().unwrap_or_else(|poisoned| poisoned.into_inner());
     given.iter().rev().map(|file| file.families).collect()
 }
-
-/// The fault of a family's names, which other tables must have.
-pub(super) fn check(row: &Architecture) -> std::result::Result<(), String> {
-    let fault = |what: String| Err(format!("family {}: {what}", row.name));
-    if row.gguf.is_empty() && row.hf.is_empty() {
-        return fault("it has no name in GGUF and none in config.json".to_owned());
-    }
-    if row.rules.is_empty() {
-        return fault("it has no tensors".to_owned());
-    }
-    let names: Vec<&str> = row.rules.iter().copied().flatten().map(|rule| rule.canonical).collect();
-    for name in row.optional {
-        if !names.contains(name) {
-            return fault(format!("{name} is optional, but no table names it"));
-        }
-    }
-    for rule in row.variants.iter().flat_map(|variant| variant.keys).copied().flatten() {
-        let (KeyRule::Row(name)
-        | KeyRule::As(name, _)
-        | KeyRule::Or(name, _)
-        | KeyRule::Derived(name)) = rule
-        else {
-            continue;
-        };
-        if key(name).is_none_or(|key| key.gguf.is_empty()) {
-            return fault(format!("{name} is no number of the config that GGUF has a key for"));
-        }
-    }
-    let classes = row.variants.iter().flat_map(|variant| variant.classes);
-    for rule in classes.flat_map(|class| class.rules).copied().flatten() {
-        let (ConfigRule::Field(name, _) | ConfigRule::Needed(name, _)) = rule else { continue };
-        if key(name).is_none() && !MADE.contains(name) {
-            return fault(format!("{name} is no number of the config"));
-        }
-    }
-    Ok(())
-}
-
-/// Fields that no row of the config's table reads, since they are derived from others.
-pub(super) const MADE: [&str; 4] = ["norm_eps", "sliding_window_pattern", "head_dim", "n_layers"];

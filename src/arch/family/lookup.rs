@@ -142,7 +142,7 @@ pub(crate) fn mlx_modules(model_type: &str) -> impl Iterator<Item = &'static Mlx
 mod tests {
     use super::*;
     use crate::arch::config::key;
-    use crate::arch::family::given::{MADE, check};
+    use crate::arch::family::check::MADE;
     use crate::arch::variant::ConfigRule;
     use crate::engines::llama_cpp::graph;
 
@@ -178,13 +178,6 @@ mod tests {
         for variant in variants().filter(|variant| !variant.classes.is_empty()) {
             let has = graph(variant.gguf).is_some();
             assert_eq!(has, !matches!(variant.gguf, "" | "whisper"), "{}", variant.gguf);
-        }
-    }
-
-    #[test]
-    fn every_row_is_sound() {
-        for row in architectures() {
-            check(row).unwrap();
         }
     }
 

@@ -9,6 +9,7 @@
 mod bert;
 mod bloom;
 mod canonical;
+mod check;
 mod cohere;
 mod decoder;
 mod deepseek;

@@ -7,7 +7,6 @@ use super::text::{Line, Parsed, Section};
 use crate::arch::config::{ConfigValue, FamilyDefault, OwnKeys, key};
 use crate::arch::habits::{Exceptions, MlxChoice, MlxModules, MlxPath};
 use crate::arch::rule::FactorRule;
-use crate::arch::tensor::is_norm_of_layers;
 use crate::arch::variant::{Class, Condition, ConfigCondition, ConfigRule, KeyRule, Variant};
 use crate::arch::{
     Architecture, ConditionalName, Instead, KeyedTensor, NameRule, PlanLine, Prefix, Rename,
@@ -30,7 +29,7 @@ pub(super) fn families(tables: &Tables) -> Parsed<Families> {
                 family = Some(FamilyDraft::of(tables, head, lines)?);
             }
             "decoder" => match &mut family {
-                Some(family) => family.row.decoder = Some(plan(tables, lines)?),
+                Some(family) => family.row.decoder = Some(plan(lines)),
                 None => return Err(head.fault("a decoder before the first [family NAME]")),
             },
             "gguf" => variant = Some(VariantDraft::of(tables, head, lines)?),
@@ -53,36 +52,10 @@ pub(super) fn families(tables: &Tables) -> Parsed<Families> {
     Ok(families)
 }
 
-/// The first words of lines of a plan whose next word is a tensor.
-const WITH_TENSOR: &[&[&str]] = &[
-    &["embedding", "joined"],
-    &["embedding", "first_row"],
-    &["arrangement", "parallel", "unless"],
-    &["logits", "gained"],
-    &["refuse", "with"],
-];
-
-/// The plan of a decoder. The decoder knows what its lines mean, and the tables know the tensors.
-fn plan(tables: &Tables, lines: &[Line]) -> Parsed<&'static [PlanLine]> {
-    for line in lines {
-        let words: Vec<&str> = std::iter::once(line.keyword).chain(line.from(0)).collect();
-        let of_tensor = WITH_TENSOR.iter().find_map(|start| words.strip_prefix(*start));
-        if let Some([tensor, ..]) = of_tensor {
-            tables.tensor(line, tensor)?;
-        }
-        let (["norm", "added", _, places @ ..] | ["norm", "epsilon", _, _, places @ ..]) =
-            &words[..]
-        else {
-            continue;
-        };
-        for place in places {
-            if !is_norm_of_layers(place, tables.canonical) {
-                return Err(line.fault(format!("layers have no norm \"{place}\"")));
-            }
-        }
-    }
+/// The plan of a decoder. `families/decoder.lines` has the forms of its lines.
+fn plan(lines: &[Line]) -> &'static [PlanLine] {
     let line = |line: &Line| PlanLine { block: line.keyword, values: line.list(0) };
-    Ok(lines.iter().map(line).collect::<Vec<_>>().leak())
+    lines.iter().map(line).collect::<Vec<_>>().leak()
 }
 
 fn finish_variant(
@@ -213,15 +186,7 @@ impl FamilyDraft {
                 let rules = line.from(0).map(|name| tables.tensors(line, name));
                 self.rules.extend(rules.collect::<Parsed<Vec<_>>>()?);
             }
-            "optional" => {
-                for name in line.from(0) {
-                    // Canonical names have a point, those of tables have none.
-                    match name.contains('.') {
-                        true => self.optional.push(name),
-                        false => self.optional.extend(tables.optional(line, name)?),
-                    }
-                }
-            }
+            "optional" => self.optional.extend(tables.all_optional(line)?),
             "instead" => {
                 let [architecture, when, condition] = line.words()?;
                 if when != "when" {

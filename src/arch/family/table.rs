@@ -108,8 +108,17 @@ impl Tables {
         self.table(line, name, |tables| &tables.config)
     }
 
-    /// Tensors that models may lack: a list, or what a table of names requires.
-    pub(super) fn optional(&self, line: &Line, name: &str) -> Parsed<Vec<&'static str>> {
+    /// The tensors of a line of those that models may lack. Canonical names have a point, those of tables have none.
+    pub(super) fn all_optional(&self, line: &Line) -> Parsed<Vec<&'static str>> {
+        let tensors = |name: &'static str| match name.contains('.') {
+            true => Ok(vec![name]),
+            false => self.optional(line, name),
+        };
+        Ok(line.from(0).map(tensors).collect::<Parsed<Vec<_>>>()?.concat())
+    }
+
+    /// A list of optional tensors, or what a table of names requires.
+    fn optional(&self, line: &Line, name: &str) -> Parsed<Vec<&'static str>> {
         if let Ok(list) = self.table(line, name, |tables| &tables.optional) {
             return Ok(list.to_vec());
         }

@@ -53,6 +53,12 @@ impl Line {
         })
     }
 
+    /// All words, from the first one.
+    pub(super) fn all(&self) -> impl Iterator<Item = Word> {
+        let first = Word { text: self.keyword, is_quoted: false };
+        std::iter::once(first).chain(self.words.iter().copied())
+    }
+
     /// All words after the first ones.
     pub(super) fn from(&self, first: usize) -> impl Iterator<Item = &'static str> {
         self.words.iter().skip(first).map(|word| word.text)
