@@ -309,7 +309,7 @@ impl DTypeRules<'_> {
         base: DType,
     ) -> Result<(DType, Reason)> {
         let Self { model, exceptions, options: LlamaOptions { file_type, .. }, tied, .. } = *self;
-        let falcon = exceptions.has("eight_bit_output");
+        let eight_bit_output = exceptions.has("eight_bit_output");
         let experts_only = *file_type == FileType::MXFP4_MOE;
         if rules::needs_eight_bits(exceptions, name) {
             return Ok((DType::Q8_0, Reason::Rule));
@@ -331,7 +331,7 @@ impl DTypeRules<'_> {
         let low = LOW.contains(file_type);
         let (role, table, otherwise) = if output {
             let divides = tensor.columns().is_multiple_of(base.descriptor().block_len.into());
-            if experts_only || falcon || !divides {
+            if experts_only || eight_bit_output || !divides {
                 return Ok((DType::Q8_0, Reason::Rule));
             }
             let usual = if base == DType::Q8_0 { base } else { DType::Q6_K };
@@ -348,7 +348,7 @@ impl DTypeRules<'_> {
             sharing: model.heads.checked_div(model.kv_heads).unwrap_or(0),
             experts: model.experts,
             importance: self.options.importance,
-            falcon,
+            eight_bit_output,
         };
         let found = table.iter().find_map(|rule| rule.fits(role, *file_type, &place));
         let mut dtype = found.unwrap_or(otherwise);

@@ -114,7 +114,8 @@ pub(super) struct TensorPosition {
     pub(super) experts: u64,
     /// Whether there is an importance matrix.
     pub(super) importance: bool,
-    pub(super) falcon: bool,
+    /// Whether the output is `Q8_0`, and other matrices have other dtypes than in most families.
+    pub(super) eight_bit_output: bool,
 }
 
 impl TensorPosition {
@@ -222,18 +223,18 @@ pub(super) static RULES: &[Rule] = &[
     Rule(R::Down,            &[F::IQ3_XXS],    |p| !p.importance && p.first(8),    D::Q4_K),
     Rule(R::Down,            &[F::IQ3_XXS],                   |p| !p.importance,   D::Q3_K),
     Rule(R::Down,            &[F::Q3_K_M],                    |p| p.first(16),     D::Q5_K),
-    Rule(R::Down,            &[F::Q3_K_M],     |p| !p.falcon || p.more(),          D::Q4_K),
+    Rule(R::Down,            &[F::Q3_K_M],     |p| !p.eight_bit_output || p.more(), D::Q4_K),
     Rule(R::Down,            &[F::IQ3_M],
                              |p| p.first(8) || (p.experts == 8 && p.more()),       D::Q4_K),
-    Rule(R::Down,            &[F::Q3_K_L],                    |p| p.falcon,        D::Q4_K),
+    Rule(R::Down,            &[F::Q3_K_L],                    |p| p.eight_bit_output, D::Q4_K),
     Rule(R::Down,            &[F::Q3_K_L],                    always,              D::Q5_K),
-    Rule(R::Down,            &[F::Q4_K_M],     |p| p.falcon && p.first(16),        D::Q6_K),
-    Rule(R::Down,            &[F::Q4_K_M],     |p| p.falcon && p.more(),           D::Q5_K),
-    Rule(R::Down,            &[F::Q4_K_M],     |p| !p.falcon && p.more(),          D::Q6_K),
+    Rule(R::Down,            &[F::Q4_K_M],     |p| p.eight_bit_output && p.first(16), D::Q6_K),
+    Rule(R::Down,            &[F::Q4_K_M],     |p| p.eight_bit_output && p.more(), D::Q5_K),
+    Rule(R::Down,            &[F::Q4_K_M],     |p| !p.eight_bit_output && p.more(), D::Q6_K),
     Rule(R::Down,            &[F::IQ4_NL, F::IQ4_XS],
                                                |p| !p.importance && p.first(8),    D::Q5_K),
     Rule(R::Down,            &[F::Q5_K_M],                    TensorPosition::more, D::Q6_K),
-    Rule(R::Down,            &[F::Q4_K_S],     |p| !p.falcon && p.first(8),        D::Q5_K),
+    Rule(R::Down,            &[F::Q4_K_S],     |p| !p.eight_bit_output && p.first(8), D::Q5_K),
     // With importance, the scales of the first layers become inaccurate in dtypes without a
     // minimum.
     Rule(R::Down,            &[F::Q4_0],       |p| p.importance && p.first(8),     D::Q4_1),
@@ -241,11 +242,11 @@ pub(super) static RULES: &[Rule] = &[
 
     Rule(R::AttentionOutput, &[F::Q2_K, F::IQ3_XS, F::IQ3_XXS, F::Q3_K_S, F::Q3_K_M, F::IQ4_NL,
                                F::Q4_K_S, F::Q4_K_M, F::IQ3_S, F::IQ3_M, F::IQ4_XS],
-                                               |p| !p.falcon && p.experts == 8,    D::Q5_K),
-    Rule(R::AttentionOutput, &[F::Q2_K],                      |p| !p.falcon,       D::Q3_K),
-    Rule(R::AttentionOutput, &[F::IQ3_XXS],                   |p| !p.falcon,       D::IQ3_S),
-    Rule(R::AttentionOutput, &[F::Q3_K_M, F::IQ3_M],          |p| !p.falcon,       D::Q4_K),
-    Rule(R::AttentionOutput, &[F::Q3_K_L],                    |p| p.falcon,        D::Q4_K),
+                                               |p| !p.eight_bit_output && p.experts == 8, D::Q5_K),
+    Rule(R::AttentionOutput, &[F::Q2_K],                      |p| !p.eight_bit_output, D::Q3_K),
+    Rule(R::AttentionOutput, &[F::IQ3_XXS],                   |p| !p.eight_bit_output, D::IQ3_S),
+    Rule(R::AttentionOutput, &[F::Q3_K_M, F::IQ3_M],          |p| !p.eight_bit_output, D::Q4_K),
+    Rule(R::AttentionOutput, &[F::Q3_K_L],                    |p| p.eight_bit_output, D::Q4_K),
     Rule(R::AttentionOutput, &[F::Q3_K_L],                    |p| p.experts != 8,  D::Q5_K),
 
     Rule(R::Gate,            &[F::IQ3_XS], |p| !p.first(8) && !p.last_eighth(),    D::IQ3_XXS),
