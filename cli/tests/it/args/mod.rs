@@ -1,9 +1,9 @@
 //! Tests of the program's `args`.
 
-mod effects;
 mod family;
 mod help;
-mod mistakes;
 mod names;
+mod options;
 mod overwrite;
 mod rare;
+mod words;

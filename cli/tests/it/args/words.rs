@@ -482,7 +482,7 @@ fn a_path_with_spaces_needs_quotes() {
     assert!(said.contains("`weighbridge 'my model.gguf'`"), "{said}");
 }
 
-/// What has no effect is said.
+/// Options without an effect are named.
 #[test]
 fn what_is_dropped_is_said() {
     let said = |words: &[&str]| run(words).err;
