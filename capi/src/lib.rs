@@ -82,7 +82,7 @@ fn null(what: &str) -> Error {
     usage(format!("the argument {what} is NULL"))
 }
 
-/// What an argument points to.
+/// The value that an argument points to.
 fn given<T>(argument: Option<T>, what: &str) -> Result<T> {
     argument.ok_or_else(|| null(what))
 }

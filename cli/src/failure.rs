@@ -157,7 +157,7 @@ fn spelled(option: AdvisedOption) -> &'static str {
     }
 }
 
-/// What to do about a path that a shell or a browser would have changed.
+/// Advice on a path that a shell or a browser would have changed.
 fn unexpanded(path: &str) -> Option<String> {
     let has_end = path.len() > 1 && path.ends_with('/');
     Some(match path {

@@ -1,4 +1,4 @@
-//! What is done on this machine: editing metadata in place, listing models, downloading them.
+//! Functions that change this machine: editing metadata in place, listing models, downloading them.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -35,7 +35,7 @@ pub(crate) struct Pass<'p> {
     pub(crate) ropes: &'p [(Rope, Turns)],
 }
 
-/// What the heads of attention read.
+/// The inputs of the heads of attention.
 struct Seen<'s> {
     q: &'s Rows,
     /// The position of the first query.

@@ -1,4 +1,4 @@
-//! What llama.cpp computes differently because GGUF has no keys for it.
+//! Differences in llama.cpp's computation, for which GGUF has no keys.
 
 use crate::arch::kept::Kept;
 use crate::arch::{family, graph, kept_config};

@@ -1,4 +1,4 @@
-//! What is odd in a model: one pass over all tensors, then a look at what belongs together.
+//! Oddities of a model: one pass over all tensors, then a look at what belongs together.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! How far the work on answers is.
+//! Progress of the work on answers.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -30,7 +30,7 @@ enum Work {
 
 /// A command, the folder in which it runs, and an environment variable to set.
 struct Step {
-    /// What runs the words; if it is empty, the first of them.
+    /// The program that runs the words; if it is empty, the first of them.
     program: &'static str,
     folder: &'static str,
     variable: Option<(&'static str, &'static str)>,

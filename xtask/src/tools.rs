@@ -5,7 +5,7 @@ use std::process::Command;
 
 pub(crate) type Done<T = ()> = Result<T, String>;
 
-/// Why a task failed: its options are wrong, or something else.
+/// The reason why a task failed: its options are wrong, or something else.
 pub(crate) enum Fault {
     Usage(&'static str),
     Other(String),

@@ -42,7 +42,7 @@ pub(super) fn verbs() -> impl Iterator<Item = Row> {
     ROWS.iter().copied()
 }
 
-/// What a verb means, and the place of its row: that of the first row with the word. Most starts of the program ask
+/// The meaning of a verb, and the index of its row: the first row with the word counts. Most starts of the program ask
 /// for words that occur nowhere in the text, which is then not parsed.
 pub(super) fn verb(name: &str) -> Option<(usize, Meaning)> {
     static WORDS: LazyLock<Vec<(&str, (usize, Meaning))>> = LazyLock::new(|| {

@@ -1,4 +1,4 @@
-//! What a word of the command line is, by its form or by what exists: a number, a type, a model.
+//! The kind of a word of the command line, by its form or by what exists: a number, a type, a model.
 
 use std::ffi::OsString;
 use std::path::{Component, Path};

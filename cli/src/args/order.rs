@@ -426,7 +426,7 @@ fn copied(words: &mut Vec<OsString>, places: &[usize]) -> bool {
     true
 }
 
-/// What follows an `@`: a revision, or for LM Studio a type of GGUF.
+/// The text after an `@`: a revision, or for LM Studio a type of GGUF.
 fn after_at(name: &str) -> &str {
     let end = name.split_once('@').map_or("", |(_, end)| end);
     if FileType::from_name(end).is_some() { end } else { "" }

@@ -143,7 +143,7 @@ fn typed_type(command: &clap::Command, word: &str) -> Option<String> {
     has_option(command, "--dtype").then(|| format!("did you mean --dtype {}?", found.label()))
 }
 
-/// What the word of an option means as a verb: `--list-devices`. It may be the verb that was typed.
+/// The meaning of an option's word as a verb: `--list-devices`. It may be the verb that was typed.
 fn as_verb(option: &str, typed: &str) -> Option<String> {
     match foreign::verb(option.strip_prefix("--")?)?.1 {
         Is(here) if here == typed => Some(format!("leave it out: `weighbridge {here}` shows it")),

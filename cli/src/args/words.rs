@@ -451,7 +451,7 @@ fn with_affix(words: &[String]) -> Option<String> {
     Some(format!("did you mean `weighbridge {verb} {rest}`? `weighbridge help` lists all"))
 }
 
-/// What the words of a sentence are about: `does FILE fit in 8GB`.
+/// The subject of a sentence: `does FILE fit in 8GB`.
 fn in_sentence(program: &Program, words: &[String]) -> Option<String> {
     let models: Vec<&String> = words.iter().skip(1).filter(|word| is_known(word)).collect();
     let place = words.iter().position(|word| Some(&word) == models.first())?;

@@ -150,7 +150,7 @@ fn speed(given: usize, found: usize, first: Duration, all: Duration) -> String {
     text
 }
 
-/// How a model without a tokenizer continues tokens.
+/// The advice for a model without a tokenizer.
 const BY_IDS: &str = "`--ids 1,2,3 --print-ids` continues tokens by their numbers";
 
 /// The text of the model's tokens.

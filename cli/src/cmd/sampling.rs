@@ -1,4 +1,4 @@
-//! How `generate` chooses tokens, and what a model of Ollama's store sets for it.
+//! The choice of tokens by `generate`, and the settings of a model of Ollama's store for it.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -24,7 +24,7 @@ pub(super) struct Stored {
     top_k: Option<usize>,
     top_p: Option<f32>,
     seed: Option<i64>,
-    /// What writes prompts for Ollama, and not here.
+    /// The kind of prompt template that Ollama uses, and `generate` does not.
     template: Option<&'static str>,
     /// Parameters that are not applied.
     others: Vec<String>,

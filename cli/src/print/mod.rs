@@ -105,7 +105,7 @@ pub(crate) fn plural(number: impl Display, noun: &str) -> String {
     format!("{} {noun}{ending}", number.parse().map_or(number, grouped))
 }
 
-/// What rounding did to so many values: `rounding made 1 value infinite and 2 values 0`.
+/// The numbers of values that rounding made infinite or 0: `rounding made 1 value infinite and 2 values 0`.
 pub(crate) fn rounded(infinite: u64, zero: u64) -> String {
     let parts = [(infinite, "infinite"), (zero, "0")].into_iter().filter(|(values, _)| *values > 0);
     let parts = parts.map(|(values, what)| format!("{} {what}", plural(count(values), "value")));

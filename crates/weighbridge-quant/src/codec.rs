@@ -225,7 +225,7 @@ impl<B: Block<BYTES>, const BYTES: usize, const UNITS: usize> Multiply
 
 /// 256 codes less than 128, whose values are a code times a scale plus a minimum.
 pub(crate) trait Codes<const BYTES: usize> {
-    /// How many codes share a scale and a minimum: 16, or 32.
+    /// The number of codes that share a scale and a minimum: 16, or 32.
     const SHARED: u32;
 
     /// The scales, and the minima, given what converts half precision. Where 32 codes share them, the first eight scales count, and the

@@ -504,7 +504,7 @@ fn minimax_residuals(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
-/// What writes and reads the states is normed, without factors.
+/// The inputs and outputs of the states are normed, without factors.
 fn mixer_norms(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     let eps = facts.real(&["mixer_rms_eps"]).unwrap_or(1e-6);
     state_spaces(plan).for_each(|own| own.bare_norms = Some(eps));

@@ -155,7 +155,7 @@ fn a_base_of_windows_is_read_from_gguf() {
     assert!(all == same && full == all && windows != all);
 }
 
-/// What a GGUF file keeps of its config counts more than what all files of the family have.
+/// The config that a GGUF file keeps counts more than the family's default.
 #[test]
 fn bounds_of_yarn_are_rounded_in_gguf_too_where_the_config_rounds_them() {
     let (source, _folder) = model("gpt_oss, with the class's YaRN", |config| {

@@ -1,10 +1,10 @@
-//! Where config values are from: what reports show, and what decisions ask.
+//! The sources of config values, for reports and for decisions.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::{Deref, Range};
 
-/// Where a config value is from. As text it is what reports show.
+/// The source of a config value. Its text is for reports.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FieldSource {
     kind: SourceKind,
@@ -29,9 +29,9 @@ pub enum SourceKind {
     Class,
     /// The family, whose file in `families/` has the value.
     Family,
-    /// What stored tensors show.
+    /// The stored tensors.
     Tensors,
-    /// What most models have.
+    /// The value of most models.
     Usual,
     /// A rule, which takes other values.
     Rule,
@@ -87,12 +87,12 @@ impl FieldSource {
         Self::new(SourceKind::Family, text)
     }
 
-    /// What stored tensors show.
+    /// The stored tensors.
     pub(super) fn tensors(text: impl Into<Cow<'static, str>>) -> Self {
         Self::new(SourceKind::Tensors, text)
     }
 
-    /// What most models have.
+    /// The value of most models.
     pub(super) fn usual() -> Self {
         Self::new(SourceKind::Usual, "default")
     }

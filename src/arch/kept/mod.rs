@@ -284,7 +284,7 @@ pub(super) fn is_kept(store: &Store) -> bool {
     store.encoding() == Encoding::Gguf && (keeps(CONFIG) || keeps(DERIVED))
 }
 
-/// What a GGUF file keeps, and the document that its keys give.
+/// The config that a GGUF file keeps, and the document that its keys give.
 fn kept_and_derived(keys: &SourceModel<'_>) -> Result<Option<(Kept, Map<String, Json>)>> {
     let kept = Kept::read(keys.metadata()).map_err(|error| error.in_file(keys.path()))?;
     if kept.whole {

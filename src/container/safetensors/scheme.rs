@@ -131,7 +131,7 @@ fn join(
     Ok(faults)
 }
 
-/// What holds for all tensors.
+/// Facts about all tensors.
 struct Checkpoint<'a> {
     limits: &'a Limits,
     /// See [`has_middle_zero_points`].

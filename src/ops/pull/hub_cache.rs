@@ -102,7 +102,7 @@ fn opened(root: PathBuf, name: &HubName, files: &[PullFile]) -> PathBuf {
     }
 }
 
-/// What the cache has of a repository about which the hub gave no answer; `None` if that is not all of it.
+/// The cached files of a repository about which the hub gave no answer; `None` if files are missing.
 /// Another program may have downloaded it, so no list of its files is known here.
 fn kept(
     name: &HubName,

@@ -257,7 +257,7 @@ fn architecture(store: &Store) -> Vec<String> {
     refused
 }
 
-/// What transformers does with an unquantized matrix of a quantized module.
+/// The way transformers loads an unquantized matrix of a quantized module.
 pub(super) const TAKEN_FOR_CODES: &str =
     "transformers takes its values for codes, or initializes the matrix at random";
 

@@ -26,7 +26,7 @@ const STACKS: &[(&str, &[&str], &str)] = &[
 /// Layers of a vision or audio model: the numbers of the layers that have a tensor, by the name after the number.
 type Layers<'n> = BTreeMap<&'n str, BTreeSet<u32>>;
 
-/// What is missing of vision and audio models.
+/// Missing parts of vision and audio models.
 #[derive(Debug, Default)]
 pub(super) struct MissingOfTowers {
     /// Tensors that transformers' class has.

@@ -1,4 +1,4 @@
-//! What files state of added tokens and a token's type in GGUF does not. It is kept under keys of this library's own.
+//! Facts about added tokens that a token's type in GGUF does not state. They are kept under keys of this library.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

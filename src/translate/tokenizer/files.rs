@@ -139,7 +139,7 @@ pub(super) fn class(
     Ok(named(config.as_deref(), "tokenizer_class").or_else(of_model))
 }
 
-/// Where transformers' class puts a space if `tokenizer_config.json` says so, or if the class does: before a text alone, or
+/// The places where transformers' class puts a space if `tokenizer_config.json` says so, or if the class does: before a text alone, or
 /// after each added token too. `None` for others, as SentencePiece does.
 pub(super) fn prepend_scheme(config: &Map<String, Json>) -> Option<&'static str> {
     let class = config.get("tokenizer_class").and_then(Json::as_str).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the files of a tokenizer state and llama.cpp does not do.
+//! Steps of a tokenizer that llama.cpp does not do.
 
 use super::files::{self, TokenizerFiles, step_kind};
 use crate::arch::habits::Exceptions;
@@ -11,7 +11,7 @@ use crate::tokenizer::special_token_key;
 /// The length of words above which WordPiece takes the unknown token in most files. llama.cpp has no such length.
 const USUAL_LENGTH: u64 = 100;
 
-/// How many added tokens a note names.
+/// The number of added tokens that a note names.
 const NAMED: usize = 4;
 
 /// A note on the parts of the files that GGUF has no place for, or that llama.cpp does otherwise.
@@ -65,7 +65,7 @@ pub(super) fn note(
     })
 }
 
-/// What llama.cpp does for a tokenizer.
+/// llama.cpp's steps for a tokenizer.
 struct Own<'k> {
     kind: &'k TokenizerKind,
     /// Whether several spaces become one, and those at the ends are left out.
@@ -97,7 +97,7 @@ impl Own<'_> {
         }
     }
 
-    /// What it lacks of a step that splits text. The steps of merged tokenizers have a name of their own.
+    /// The part of a step that splits text which it lacks. The steps of merged tokenizers have a name of their own.
     fn lacks(&self, step: &Json) -> Option<String> {
         let flag = |key: &str| step.get(key).and_then(Json::as_bool);
         let kind = step_kind(step);

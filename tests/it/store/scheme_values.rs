@@ -635,7 +635,7 @@ fn codes_without_their_scales_are_refused() {
     }
 }
 
-/// What a layer receives may be described by several arrays, and what it returns too.
+/// The inputs of a layer may be described by several arrays, and its outputs too.
 #[test]
 fn arrays_of_activations_are_copied_one_by_one() {
     let file = Safetensors::new()

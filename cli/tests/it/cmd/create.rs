@@ -106,7 +106,7 @@ fn reports() {
     ");
 }
 
-/// What a Modelfile sets is applied where a run has it, and named where not.
+/// Settings of a Modelfile that a run has are applied, and others are named.
 #[test]
 fn a_model_runs_as_its_modelfile_says() {
     let folder = tempfile::tempdir().unwrap();

@@ -70,7 +70,7 @@ fn layers_are_divided_among_devices() {
     assert!(refused(&["memory", GGUF, "--device", "8GiB"]).starts_with("2\n"));
 }
 
-/// What JSON has for a room that is too small.
+/// The field of JSON reports if the memory is too small.
 const NO: &str = "\"fits\":false";
 
 /// The output of a run, whose status is 1 if it says so.
