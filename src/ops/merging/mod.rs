@@ -6,6 +6,7 @@
 mod arithmetic;
 mod files;
 mod keep;
+mod layers;
 mod methods;
 mod plan;
 mod recipe;
@@ -17,7 +18,6 @@ mod vocabulary;
 mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -36,6 +36,7 @@ use crate::translate;
 
 use arithmetic::{Input, Merge};
 use files::{MergedFile, MergedFiles, MergedTensor};
+use layers::{Layers, in_layer, place_of};
 pub use methods::MergeMethod;
 use plan::Vocabulary;
 pub use recipe::{MergeRecipe, MergeSlice, MergeSource, SliceSource};
@@ -80,8 +81,11 @@ pub fn merge_models(recipe: &MergeRecipe) -> Result<Model> {
     }
     let vocabulary = recipe.vocabulary.as_ref();
     let vocabulary = vocabulary.map(|rule| Vocabulary::plan(rule, recipe, main)).transpose()?;
-    let planned = Plan { recipe, sources: &sources, main, vocabulary: vocabulary.as_ref() };
-    let planned = planned.tensors()?;
+    let layers = Layers::of(sources.iter().flat_map(SourceTensors::with_roles));
+    let vocabulary_rows = vocabulary.as_ref();
+    let plan = Plan { recipe, sources: &sources, main, vocabulary: vocabulary_rows, layers };
+    notes.extend(plan.taken_whole());
+    let planned = plan.tensors()?;
     let documents = documents(recipe, main, vocabulary.as_ref())?;
     let folder = PathBuf::from("merged");
     let file = MergedFile::new(planned)?;
@@ -127,19 +131,20 @@ fn aligned(
     notes: &mut Vec<String>,
 ) -> Vec<SourceTensors> {
     let Some(listed) = sources.get(main) else { return sources };
-    let names: HashMap<Vec<String>, String> =
-        listed.roles.iter().map(|(name, role)| (role.clone(), name.clone())).collect();
+    let names = ListedNames::of(listed);
     for source in &mut sources {
-        let renamed = |name: &str| {
-            let other = names.get(source.roles.get(name)?)?;
-            let ends = |name: &str, end: &str| name.strip_suffix(end)?.ends_with('.').then_some(());
-            ends(name, other).or_else(|| ends(other, name)).map(|()| other.clone())
-        };
-        source.of_tokens =
-            source.of_tokens.iter().map(|name| renamed(name).unwrap_or(name.clone())).collect();
+        let renamed: HashMap<String, String> = source
+            .tensors
+            .iter()
+            .filter_map(|tensor| Some((tensor.name().to_owned(), names.name_of(source, tensor)?)))
+            .collect();
+        let name = |name: String| renamed.get(&name).cloned().unwrap_or(name);
+        source.of_tokens = std::mem::take(&mut source.of_tokens).into_iter().map(name).collect();
+        let roles = std::mem::take(&mut source.roles).into_iter();
+        source.roles = roles.map(|(own, roles)| (name(own), roles)).collect();
         let tensors = std::mem::take(&mut source.tensors).into_iter();
-        let tensors = tensors.map(|tensor| match renamed(tensor.name()) {
-            Some(name) => tensor.named(&name),
+        let tensors = tensors.map(|tensor| match renamed.get(tensor.name()) {
+            Some(name) => tensor.named(name),
             None => tensor,
         });
         source.tensors = tensors.collect();
@@ -161,6 +166,71 @@ fn aligned(
         source.tensors.retain(|tensor| !lone.contains(tensor.name()));
     }
     sources
+}
+
+/// The names of the model whose tensors are listed.
+struct ListedNames {
+    architecture: Option<&'static str>,
+    names: HashSet<String>,
+    by_role: HashMap<Vec<String>, String>,
+    /// The names of tensors of other parts, such as a vision model.
+    others: HashSet<String>,
+    /// The same by each of their ends.
+    by_end: HashMap<String, Vec<String>>,
+}
+
+impl ListedNames {
+    fn of(listed: &SourceTensors) -> Self {
+        let names = listed.tensors.iter().map(|tensor| tensor.name().to_owned()).collect();
+        let by_role =
+            listed.roles.iter().map(|(name, role)| (role.clone(), name.clone())).collect();
+        let mut by_end: HashMap<String, Vec<String>> = HashMap::new();
+        let others = listed.tensors.iter().map(Tensor::name);
+        let others = others.filter(|name| !listed.roles.contains_key(*name)).map(str::to_owned);
+        let others: HashSet<String> = others.collect();
+        for name in &others {
+            for end in ends(name) {
+                by_end.entry(end.to_owned()).or_default().push(name.clone());
+            }
+        }
+        Self { architecture: listed.architecture, names, by_role, others, by_end }
+    }
+
+    /// The listed name of a tensor of another model that has another one.
+    fn name_of(&self, source: &SourceTensors, tensor: &Tensor) -> Option<String> {
+        let own = tensor.name();
+        if self.names.contains(own) {
+            return None;
+        }
+        let is_end = |name: &str, end: &str| ends(name).skip(1).any(|other| other == end);
+        let other = match source.roles.get(own) {
+            // The same architecture may have another form of names.
+            Some(role) => self.by_role.get(role).filter(|other| {
+                source.architecture.is_some() && source.architecture == self.architecture
+                    || is_end(own, other)
+                    || is_end(other, own)
+            }),
+            None => {
+                let longer = self.by_end.get(own).and_then(|names| match &names[..] {
+                    [only] => Some(only),
+                    _ => None,
+                });
+                longer.or_else(|| ends(own).find_map(|end| self.others.get(end)))
+            }
+        };
+        other.filter(|other| source.find(other).is_none()).cloned()
+    }
+}
+
+/// A name, and what follows each of its dots.
+fn ends(name: &str) -> impl Iterator<Item = &str> {
+    let dots = name.match_indices('.').filter_map(|(dot, _)| name.get(dot.saturating_add(1)..));
+    std::iter::once(name).chain(dots)
+}
+
+/// Whether a part of a name is a number.
+fn is_number(part: &str) -> bool {
+    part.parse::<u32>().is_ok()
 }
 
 /// Checks that layers of another architecture have the tensors that those of the model `main` have.
@@ -201,10 +271,18 @@ fn check_names(sources: &[SourceTensors], main: usize) -> Result<()> {
         if let Some(other) = other {
             let fault =
                 format!("{} has no such tensor, which another model has", listed.path.display());
-            return Err(Error::mismatch(fault).in_tensor(other.name()).in_file(&source.path));
+            let error = Error::mismatch(fault).in_tensor(other.name()).in_file(&source.path);
+            return Err(error.advise(without(other.name())));
         }
     }
     Ok(())
+}
+
+/// What to do about a tensor that only some models have.
+fn without(name: &str) -> String {
+    format!(
+        "if that model works without it, merge a copy that lacks it: convert MODEL OUT --to safetensors --leave-out '{name}'"
+    )
 }
 
 /// A note for each model whose config computes otherwise than that of the model `main`, which is kept.
@@ -277,6 +355,7 @@ fn other_tokens(recipe: &MergeRecipe, main: usize) -> Vec<String> {
 struct SourceTensors {
     tensors: Vec<Tensor>,
     path: PathBuf,
+    architecture: Option<&'static str>,
     /// The names of tensors with a row for each token.
     of_tokens: HashSet<String>,
     /// The canonical tensors that tensors hold, by their names.
@@ -316,37 +395,20 @@ impl SourceTensors {
         let unneeded = resolution.auxiliary.iter().filter(|tensor| tensor.is_computed());
         let unneeded = unneeded.map(|tensor| resolution.bare(&tensor.stored).into_owned());
         let unneeded = unneeded.collect();
-        Ok(Self { of_tokens, path: model.path().to_path_buf(), tensors, roles, unneeded })
+        let architecture = resolution.architecture.map(|row| row.name);
+        let path = model.path().to_path_buf();
+        Ok(Self { of_tokens, path, architecture, tensors, roles, unneeded })
+    }
+
+    /// The names of the tensors, with the canonical tensors that each holds.
+    fn with_roles(&self) -> impl Iterator<Item = (&str, &[String])> {
+        let roles = |name: &str| self.roles.get(name).map_or(&[][..], Vec::as_slice);
+        self.tensors.iter().map(Tensor::name).map(move |name| (name, roles(name)))
     }
 
     fn find(&self, name: &str) -> Option<&Tensor> {
         self.tensors.iter().find(|tensor| tensor.name() == name)
     }
-}
-
-/// The layer number in a name, and where it is.
-fn layer_of(name: &str) -> Option<(u32, Range<usize>)> {
-    let mut start = 0;
-    for part in name.split('.') {
-        let end = start + part.len();
-        if let Ok(number) = part.parse() {
-            return Some((number, start..end));
-        }
-        start = end + 1;
-    }
-    None
-}
-
-/// The place of a layer among so many, from 0 to 1. A single one is the last.
-fn place_of(layer: u32, count: u32) -> f64 {
-    let last = count.saturating_sub(1);
-    if last == 0 { 1.0 } else { f64::from(layer) / f64::from(last) }
-}
-
-/// A name with another layer number.
-fn in_layer(name: &str, place: &Range<usize>, layer: u32) -> String {
-    let (before, after) = (name.get(..place.start), name.get(place.end..));
-    format!("{}{layer}{}", before.unwrap_or_default(), after.unwrap_or_default())
 }
 
 struct Plan<'r> {
@@ -355,25 +417,94 @@ struct Plan<'r> {
     /// The number of the source whose tensors are listed.
     main: usize,
     vocabulary: Option<&'r Vocabulary>,
+    layers: Layers,
 }
 
 impl Plan<'_> {
     fn tensors(&self) -> Result<Vec<MergedTensor>> {
         let mut planned = Vec::new();
-        let main = self.sources.get(self.main);
-        for tensor in main.map_or(&[][..], |source| &source.tensors) {
-            match layer_of(tensor.name()) {
-                None => planned.push(self.outside(tensor)?),
-                Some(_) if !self.recipe.slices.is_empty() => {}
-                Some((layer, _)) => {
-                    let t = place_of(layer, self.recipe.layer_count(self.main)?);
-                    let all = (0..self.sources.len()).map(|source| (source, layer)).collect();
-                    planned.push(self.inside(tensor.name(), tensor.name(), all, t, None)?);
+        let (count, is_sliced) =
+            (self.recipe.layer_count(self.main)?, !self.recipe.slices.is_empty());
+        for tensor in self.listed() {
+            let name = tensor.name();
+            match self.layers.layer_of(name) {
+                _ if !is_sliced => {
+                    let inputs = (0..self.sources.len()).map(|source| (source, name.to_owned()));
+                    let t = self.layers.place_of(name, count);
+                    planned.push(self.merged(name, inputs.collect(), t, None)?);
                 }
+                // Layers for further tokens have the numbers after those of the others.
+                Some((layer, place)) if layer >= count => {
+                    let after = layer.saturating_sub(count).saturating_add(self.sliced());
+                    planned.push(self.whole(&in_layer(name, &place, after), name)?);
+                }
+                Some(_) => {}
+                None if self.is_whole(tensor) => planned.push(self.whole(name, name)?),
+                None => planned.push(self.outside(name)?),
             }
         }
         self.slices(&mut planned)?;
         Ok(planned)
+    }
+
+    /// The tensors of the model `main`.
+    fn listed(&self) -> &[Tensor] {
+        self.sources.get(self.main).map_or(&[], |source| &source.tensors)
+    }
+
+    /// The number of layers that slices list.
+    fn sliced(&self) -> u32 {
+        let firsts = self.recipe.slices.iter().filter_map(|slice| slice.sources.first());
+        firsts.map(|source| source.layers.end.saturating_sub(source.layers.start)).sum()
+    }
+
+    /// Whether slices do not concern a tensor: it is none of the language model, whose layers they list.
+    fn is_whole(&self, tensor: &Tensor) -> bool {
+        let roles = self.sources.get(self.main).and_then(|source| source.roles.get(tensor.name()));
+        roles.is_none_or(|roles| roles.iter().any(|role| role.split('.').any(is_number)))
+    }
+
+    /// A note on the tensors that slices do not concern.
+    fn taken_whole(&self) -> Option<String> {
+        let is_one = self.recipe.slices.is_empty() || self.sources.len() < 2;
+        let source = self.sources.get(self.main).filter(|_| !is_one)?;
+        let other = |tensor: &&Tensor| {
+            self.layers.layer_of(tensor.name()).is_none() && self.is_whole(tensor)
+        };
+        let mut others = self.listed().iter().filter(other);
+        let (first, more) = (others.next()?.name(), others.count());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let path = source.path.display();
+        Some(format!(
+            "{first}{more}: those of {path}, for slices list layers of the language model alone"
+        ))
+    }
+
+    /// A tensor of the model `main` that is not merged.
+    fn whole(&self, name: &str, own: &str) -> Result<MergedTensor> {
+        let mut shape = None;
+        let (tensor, rows) = self.tensor(self.main, own, &mut shape)?;
+        let dtype = self.dtype_of(&tensor);
+        let shape = shape.unwrap_or_default();
+        let merge = Merge {
+            method: MergeMethod::Passthrough,
+            base: None,
+            inputs: vec![Input::new(tensor, rows)],
+            normalize: false,
+            rescale: false,
+            lambda: 1.0,
+            t: 0.0,
+            elements: elements(&shape).unwrap_or(0),
+        };
+        Ok(MergedTensor::new(name.to_owned(), dtype, shape, merge))
+    }
+
+    /// The dtype of the result of a tensor.
+    fn dtype_of(&self, tensor: &Tensor) -> DType {
+        self.recipe.dtype.unwrap_or_else(|| match tensor.values_dtype() {
+            own @ (DType::F32 | DType::F16 | DType::BF16) => own,
+            _ => DType::F16,
+        })
     }
 
     /// Adds the tensors of the layers that slices list.
@@ -388,16 +519,17 @@ impl Plan<'_> {
                 let listed =
                     self.sources.get(first.model).map_or(&[][..], |source| &source.tensors);
                 for tensor in listed {
-                    let Some((layer, place)) = layer_of(tensor.name()) else { continue };
-                    if layer != own {
+                    let (stored, layer) = (tensor.name(), self.layers.layer_of(tensor.name()));
+                    let Some((_, place)) = layer.filter(|(layer, _)| *layer == own) else {
                         continue;
-                    }
-                    let from = |source: &SliceSource| {
-                        (source.model, source.layers.start.saturating_add(step))
                     };
-                    let all = slice.sources.iter().map(from).collect();
-                    let name = in_layer(tensor.name(), &place, out);
-                    planned.push(self.inside(&name, tensor.name(), all, t, Some(slice))?);
+                    let from = |source: &SliceSource| {
+                        let layer = source.layers.start.saturating_add(step);
+                        (source.model, in_layer(stored, &place, layer))
+                    };
+                    let inputs = slice.sources.iter().map(from).collect();
+                    let name = in_layer(stored, &place, out);
+                    planned.push(self.merged(&name, inputs, t, Some(slice))?);
                 }
                 out = out.saturating_add(1);
             }
@@ -405,33 +537,14 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// A tensor that belongs to no layer.
-    fn outside(&self, tensor: &Tensor) -> Result<MergedTensor> {
-        let (name, slices) = (tensor.name(), &self.recipe.slices);
+    /// A tensor of the language model that belongs to no layer, where slices list layers.
+    fn outside(&self, name: &str) -> Result<MergedTensor> {
+        let slices = &self.recipe.slices;
         // The embedding is that of the first layers, and what follows them that of the last ones.
         let slice = if name.contains("embed") { slices.first() } else { slices.last() };
-        let all: Vec<usize> = match slice {
-            Some(slice) => slice.sources.iter().map(|source| source.model).collect(),
-            None => (0..self.sources.len()).collect(),
-        };
-        let inputs = all.into_iter().map(|source| (source, name.to_owned())).collect();
+        let all = slice.into_iter().flat_map(|slice| &slice.sources);
+        let inputs = all.map(|source| (source.model, name.to_owned())).collect();
         self.merged(name, inputs, 0.0, slice)
-    }
-
-    /// A tensor of a layer. `name` is its name in the result, `own` the one in the first source.
-    fn inside(
-        &self,
-        name: &str,
-        own: &str,
-        sources: Vec<(usize, u32)>,
-        t: f64,
-        slice: Option<&MergeSlice>,
-    ) -> Result<MergedTensor> {
-        let renamed = |(source, layer)| {
-            let place = layer_of(own).map(|(_, place)| place).unwrap_or_default();
-            (source, in_layer(own, &place, layer))
-        };
-        self.merged(name, sources.into_iter().map(renamed).collect(), t, slice)
     }
 
     /// Chooses how a tensor is merged. `sources` has the models and the tensor's name in each.
@@ -486,10 +599,7 @@ impl Plan<'_> {
         merge.check().map_err(|error| error.in_tensor(name))?;
         let first = merge.base.as_ref().or(merge.inputs.first()).map(Input::tensor);
         let first = first.ok_or_else(|| Error::mismatch("no tensors to merge").in_tensor(name))?;
-        let dtype = recipe.dtype.unwrap_or_else(|| match first.values_dtype() {
-            own @ (DType::F32 | DType::F16 | DType::BF16) => own,
-            _ => DType::F16,
-        });
+        let dtype = self.dtype_of(first);
         Ok(MergedTensor::new(name.to_owned(), dtype, shape, merge))
     }
 
@@ -505,7 +615,8 @@ impl Plan<'_> {
         let source = source.ok_or_else(|| Error::mismatch("no such model in the recipe"))?;
         let here = |error: Error| error.in_tensor(name).in_file(&source.path);
         let missing = "the model has no such tensor, which another one to be merged has";
-        let tensor = source.find(name).ok_or_else(|| here(Error::mismatch(missing)))?.clone();
+        let missing = || here(Error::mismatch(missing).advise(without(name)));
+        let tensor = source.find(name).ok_or_else(missing)?.clone();
         let of_tokens = source.of_tokens.contains(name);
         let mut found = tensor.shape().to_vec();
         let mut rows = None;

@@ -498,6 +498,15 @@ fn vocabularies_are_united() {
 
 /// The sample with other names of its tensors, and one more tensor.
 fn named(rename: impl Fn(&str) -> String, more: &[(&str, &[u64])]) -> tempfile::TempDir {
+    filled(rename, more, 1.0)
+}
+
+/// The same with this value in each added tensor.
+fn filled(
+    rename: impl Fn(&str) -> String,
+    more: &[(&str, &[u64])],
+    value: f32,
+) -> tempfile::TempDir {
     let files = copy_of(sample("hf"));
     let mut file = Safetensors::new();
     for tensor in open(HF).stored_tensors() {
@@ -506,7 +515,7 @@ fn named(rename: impl Fn(&str) -> String, more: &[(&str, &[u64])]) -> tempfile::
     }
     for (name, shape) in more {
         let count = shape.iter().product::<u64>() as usize;
-        file = file.tensor(name, "F32", shape, f32s(&vec![1.0; count]));
+        file = file.tensor(name, "F32", shape, f32s(&vec![value; count]));
     }
     put(files.path(), "model.safetensors", file.build());
     files
@@ -553,5 +562,117 @@ fn names_and_computed_tensors_of_other_classes() -> Result<()> {
             ops::convert(&merged, &ConvertOptions::new(&weighbridge::container::SAFETENSORS))?;
         assert!(plan.notes.concat().contains("rotary_emb.inv_freq: not every model has it"));
     }
+    Ok(())
+}
+
+/// Tensors of a vision model, with numbers of their own.
+const TOWER: [(&str, &[u64]); 6] = [
+    ("visual.patch_embed.proj.weight", &[4]),
+    ("visual.blocks.0.norm1.weight", &[4]),
+    ("visual.blocks.1.norm1.weight", &[4]),
+    ("visual.blocks.2.norm1.weight", &[4]),
+    ("visual.merger.mlp.0.weight", &[4]),
+    ("visual.merger.mlp.2.weight", &[4]),
+];
+
+/// Slices list layers of the language model: a vision model is taken whole from the first one, as a note says.
+#[test]
+fn slices_leave_other_parts_whole() -> Result<()> {
+    let [one, two] = [1.0, 2.0].map(|value| filled(str::to_owned, &TOWER, value));
+    let paths = [one.path().display(), two.path().display()];
+    let [one, two] = &paths;
+    let tower = |model: &Model| -> Vec<(String, f32)> {
+        let tensors = model.stored_tensors();
+        let tensors = tensors.filter(|tensor| tensor.name().starts_with("visual."));
+        let mut found: Vec<(String, f32)> = tensors
+            .map(|tensor| (tensor.name().to_owned(), tensor.dequantize().expect("values")[0]))
+            .collect();
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        found
+    };
+    let mut expected = TOWER.map(|(name, _)| (name.to_owned(), 1.0));
+    expected.sort_by(|a, b| a.0.cmp(&b.0));
+    for (slices, layers, is_noted) in [
+        (format!("- sources: [{{model: {one}, layer_range: [0, 1]}}]"), 1, false),
+        (
+            format!(
+                "- sources: [{{model: {one}, layer_range: [0, 2]}}]\n- sources: [{{model: {two}, layer_range: [1, 2]}}]"
+            ),
+            3,
+            true,
+        ),
+    ] {
+        let text = format!("merge_method: passthrough\nslices:\n{slices}\n");
+        let merged = merge_models(&MergeRecipe::parse(&text, &|name: &str| Model::open(name))?)?;
+        assert_eq!(tower(&merged), expected, "{text}");
+        assert_eq!(merged.config()?.n_layers.value, layers);
+        let to = ConvertOptions::new(&weighbridge::container::SAFETENSORS);
+        let notes = ops::convert(&merged, &to)?.notes.concat();
+        assert_eq!(notes.contains("language model alone"), is_noted, "{notes}");
+    }
+    let text = format!(
+        "merge_method: slerp\nbase_model: {one}\nslices:\n- sources: [{{model: {one}, layer_range: [0, 2]}}, {{model: {two}, layer_range: [0, 2]}}]\nparameters: {{t: 0.5}}\n"
+    );
+    let merged = merge_models(&MergeRecipe::parse(&text, &|name: &str| Model::open(name))?)?;
+    assert_eq!(tower(&merged), expected);
+    Ok(())
+}
+
+/// Without slices, a gradient counts the blocks of a vision model by themselves.
+#[test]
+fn gradients_of_other_parts_end_with_them() -> Result<()> {
+    let [one, two] = [1.0, 2.0].map(|value| filled(str::to_owned, &TOWER, value));
+    let text = format!(
+        "merge_method: slerp\nbase_model: {one}\nmodels: [{{model: {two}}}]\nparameters: {{t: [0, 1]}}\ndtype: float32\n",
+        one = one.path().display(),
+        two = two.path().display()
+    );
+    let merged = merge_models(&MergeRecipe::parse(&text, &|name: &str| Model::open(name))?)?;
+    for (block, value) in [1.0, 1.5, 2.0].into_iter().enumerate() {
+        let name = format!("visual.blocks.{block}.norm1.weight");
+        let found = merged.stored_tensors().find(|tensor| tensor.name() == name);
+        close(&found.expect("a block").dequantize()?, &[value; 4]);
+    }
+    Ok(())
+}
+
+/// Older and newer versions of transformers store a vision-language model under other prefixes.
+#[test]
+fn older_and_newer_names_are_joined() -> Result<()> {
+    let newer = |name: &str| match name.strip_prefix("model.") {
+        Some(rest) => format!("model.language_model.{rest}"),
+        None => name.to_owned(),
+    };
+    let of_newer: Vec<(String, &[u64])> =
+        TOWER.iter().map(|(name, shape)| (format!("model.{name}"), *shape)).collect();
+    let of_newer: Vec<(&str, &[u64])> =
+        of_newer.iter().map(|(name, shape)| (name.as_str(), *shape)).collect();
+    let (old, new) = (filled(str::to_owned, &TOWER, 1.0), filled(newer, &of_newer, 3.0));
+    let (old, new) = (Model::open(old.path())?, Model::open(new.path())?);
+    for models in [[&old, &new], [&new, &old]] {
+        let mut recipe = MergeRecipe::new(MergeMethod::Linear);
+        for model in models {
+            recipe.add(model.clone(), 1.0);
+        }
+        let merged = merge_models(&recipe)?;
+        let names = |model: &Model| {
+            let mut names: Vec<String> =
+                model.stored_tensors().map(|tensor| tensor.name().to_owned()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(&merged), names(models[0]));
+        assert_eq!(values(&merged, Q), values(&old, Q));
+        let mut tensors = merged.stored_tensors();
+        let block = tensors.find(|tensor| tensor.name().ends_with("blocks.2.norm1.weight"));
+        close(&block.expect("a block").dequantize()?, &[2.0; 4]);
+    }
+    // What none of the models can lack is refused with a way out.
+    let other = named(str::to_owned, &[("model.layers.0.extra.weight", &[4])]);
+    let mut recipe = MergeRecipe::new(MergeMethod::Linear);
+    recipe.add(open(HF), 1.0);
+    recipe.add(Model::open(other.path())?, 1.0);
+    let advice = merge_models(&recipe).expect_err("not merged").advice().map(str::to_owned);
+    assert!(advice.unwrap().contains("--leave-out 'model.layers.0.extra.weight'"));
     Ok(())
 }
