@@ -3,7 +3,7 @@
 
 use super::account;
 use super::agreement::FOR_OTHERS;
-use super::verify::{Area, Examination, MlxReader};
+use super::verify::{Area, Examination, MlxReader, unloaded};
 use crate::error::{AdvisedOption, Error, Result};
 use crate::model::Model;
 use crate::store::Encoding;
@@ -39,10 +39,18 @@ pub(super) fn judged(mut builder: Builder, source: &Model, unloadable: bool) -> 
                     .advise_option(FOR_OTHERS, AdvisedOption::AllowUnloadable));
             }
             builder.note(fault);
+        } else if source.encoding() == Encoding::Gguf {
+            not_loaded(&planned)?.into_iter().for_each(|note| builder.note(note));
         }
     }
     account::complete(source, &mut builder)?;
     Ok(builder.plan()?.for_whole_model(resolution))
+}
+
+/// A note on a GGUF file that llama.cpp does not load, which was written for another program.
+pub(super) fn not_loaded(model: &Model) -> Result<Option<String>> {
+    let faults = unloaded(model)?;
+    Ok((!faults.is_empty()).then(|| shortened(&faults)))
 }
 
 /// The fault of a planned model, and whether it is written nevertheless: `is_copy` says that it is the

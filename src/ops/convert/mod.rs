@@ -7,7 +7,7 @@ mod tensors;
 use std::path::Path;
 
 use super::gguf::{Finish, GgufDraft};
-use super::judge::judged;
+use super::judge::{judged, not_loaded};
 use super::rewrite::stem;
 use super::{account, check_no_adapter, mmproj, ranks};
 use crate::adapter::Adapter;
@@ -248,6 +248,7 @@ fn planned(
     if gguf_store.is_some() && keeps_dtypes && model.merged().is_empty() {
         let mut plan = ollama::gguf_blob(model, layers)?;
         plan.account = account::of_copy(model);
+        plan.notes.extend(not_loaded(model)?);
         return Ok(plan.for_whole_model(model.resolution()?));
     }
     check_no_adapter(model)?;

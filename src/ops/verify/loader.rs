@@ -15,7 +15,10 @@ use crate::translate::key_types::{WrongType, wrong_types};
 /// for a model of which the tables know nothing.
 pub(super) fn faults(store: &Store, resolution: &Resolution) -> Vec<String> {
     match (store.encoding(), store.container()) {
-        (Encoding::Gguf, _) => graph_faults(store),
+        (Encoding::Gguf, _) => match lone_experts(resolution) {
+            Some(fault) => vec![fault],
+            None => graph_faults(store),
+        },
         (_, "mlx") => match MlxReader::of(store, resolution) {
             Some(MlxReader { fault, program: None }) => vec![fault],
             Some(_) => Vec::new(),
@@ -75,6 +78,15 @@ fn unstated_scales(store: &Store) -> Option<String> {
     })?;
     Some(format!(
         "config.json lists {path} without global_scale, which is stored: mlx-lm does not load the model"
+    ))
+}
+
+/// The fault of a GGUF file of 2023, whose experts are stored one by one.
+fn lone_experts(resolution: &Resolution) -> Option<String> {
+    let mut stored = resolution.mapped.iter().filter(|of| of.stacked).flat_map(|of| &of.stored);
+    let (first, more) = (stored.next()?, stored.count());
+    Some(format!(
+        "{first} and {more} more matrices of experts are stored one by one, which llama.cpp no longer loads: `convert OLD NEW` joins them"
     ))
 }
 

@@ -129,6 +129,26 @@ fn of(area: Area, texts: impl IntoIterator<Item = String>) -> impl Iterator<Item
     texts.into_iter().map(move |text| Fault { area, text })
 }
 
+/// Why llama.cpp does not load a GGUF file, in the sentences of [`check_consistency`]. Empty for another container.
+///
+/// # Errors
+///
+/// Same as [`check_consistency`].
+pub(super) fn unloaded(model: &Model) -> Result<Vec<String>> {
+    if model.encoding() != Encoding::Gguf {
+        return Ok(Vec::new());
+    }
+    let Examination { refused, loader, .. } = Examination::of(model)?;
+    let refused = refused.into_iter().map(|fault| fault.text);
+    let mut found: Vec<String> = unknown_architecture(model.store()).into_iter().collect();
+    for fault in loader.into_iter().chain(refused) {
+        if !found.contains(&fault) {
+            found.push(fault);
+        }
+    }
+    Ok(found)
+}
+
 impl Examination {
     /// Checks a model's names, shapes, keys and documents.
     ///

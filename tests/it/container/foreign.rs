@@ -5,7 +5,7 @@ use crate::support::{
     Gguf, Kv, Safetensors, WhisperGgml, copy_of, f32s, folder, notes, put, sample, told,
 };
 use serde_json::json;
-use weighbridge::container::{GGUF, SAFETENSORS, Strictness};
+use weighbridge::container::{GGUF, OLLAMA, SAFETENSORS, Strictness};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
@@ -301,8 +301,13 @@ fn experts_of_old_mixtral_files_have_their_values() {
     let model = OpenOptions::new().open_memory("m.gguf", file.build()).unwrap();
     let plan = ops::convert(&model, &ConvertOptions::new(&SAFETENSORS)).unwrap();
     plan.run(&folder.path().join("m"), &weighbridge::WriteOptions::new()).unwrap();
-    // llama.cpp no longer reads them one by one.
+    // llama.cpp no longer reads them one by one: one note says so, and what to do.
+    let notes = ops::convert(&model, &ConvertOptions::new(&OLLAMA)).unwrap().notes.clone();
+    let about: Vec<&String> = notes.iter().filter(|note| note.contains("ffn_")).collect();
+    assert!(about.len() == 1 && about[0].contains("`convert OLD NEW` joins them"), "{notes:?}");
+    assert!(about[0].contains("and 5 more matrices of experts"), "{notes:?}");
     let plan = ops::convert(&model, &ConvertOptions::new(&GGUF)).unwrap();
+    assert!(!plan.notes.concat().contains("experts"), "{:?}", plan.notes);
     plan.run(&folder.path().join("new.gguf"), &weighbridge::WriteOptions::new()).unwrap();
     let joined = Model::open(folder.path().join("new.gguf")).unwrap();
     for (kind, (name, ..)) in experts.iter().enumerate() {

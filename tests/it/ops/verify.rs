@@ -145,6 +145,36 @@ fn what_llama_cpp_needs_to_know() {
     insta::assert_snapshot!(without("llama.embedding_length"), @"fault: .: neither llama.embedding_length nor hidden_size in config.json");
 }
 
+/// A GGUF file that is copied, to a file or to Ollama's store, gets the notes of `verify`.
+#[test]
+fn copies_say_that_llama_cpp_does_not_load_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("model.gguf");
+    type Edit = fn(&mut KeyValues);
+    let edits: [(Edit, &str); 4] = [
+        (|keys| keys.set_text("general.architecture", "flux"), "which llama.cpp does not know"),
+        (|keys| assert!(keys.remove("tokenizer.ggml.model")), "no tokenizer.ggml.model"),
+        (|keys| assert!(keys.remove("llama.context_length")), "no llama.context_length"),
+        (|_| {}, ""),
+    ];
+    for (edit, part) in edits {
+        std::fs::copy(GGUF, &path).expect("a copy");
+        let edit = |keys: &mut KeyValues| {
+            edit(keys);
+            Ok(())
+        };
+        ops::edit_metadata(&path, edit, &WriteOptions::new()).expect("edited");
+        let model = Model::open(&path).expect("a model");
+        for container in [&weighbridge::container::GGUF, &weighbridge::container::OLLAMA] {
+            let plan = ops::convert(&model, &ops::ConvertOptions::new(container)).expect("a plan");
+            let noted = plan.notes.iter().filter(|note| note.contains("llama.cpp")).count();
+            let expected = usize::from(!part.is_empty());
+            assert_eq!(noted, expected, "{part}: {:?}", plan.notes);
+            assert!(plan.notes.concat().contains(part), "{part}: {:?}", plan.notes);
+        }
+    }
+}
+
 #[test]
 fn vocabularies_and_special_tokens() {
     let id = |key: &str, id: u32| gguf(|keys| keys.set(key, Value::U32(id)));
