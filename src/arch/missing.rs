@@ -14,6 +14,9 @@ pub(super) fn stack(canonical: &'static str) -> Option<&'static str> {
     canonical.split_once("{n}").map(|(stack, _)| stack)
 }
 
+/// The prefix of the layers of an encoder.
+const ENCODER: &str = "enc.layers.";
+
 /// Required names that a layer lacks if it reuses the keys and values of another layer.
 const KEYS_AND_VALUES: [&str; 2] =
     ["layers.{n}.attention.k.weight", "layers.{n}.attention.v.weight"];
@@ -45,11 +48,16 @@ pub(super) fn missing(
             }
             expected = expected.max(layer.saturating_add(1));
         }
-        // The number of layers in a config is that of the decoder.
-        let PromisedLayers { own, all, .. } = promised;
-        if stack == "layers." && own > expected {
-            missing.push(format!("{stack}{expected}..{own}"));
-            expected = own;
+        let PromisedLayers { own, all, encoder, .. } = promised;
+        let stated = match stack {
+            "layers." => own,
+            // A class of the decoder alone has no encoder.
+            ENCODER if expected > 0 => encoder,
+            _ => 0,
+        };
+        if stated > expected {
+            missing.push(format!("{stack}{expected}..{stated}"));
+            expected = stated;
         }
         if stack == "layers." && all > expected {
             let what = "the layers for multi-token prediction, nextn";

@@ -11,6 +11,9 @@ pub(crate) struct Class {
     /// Keys that `config.json` must state: the class requires them, or assumes another value than
     /// transformers.
     pub(crate) stated: Vec<&'static str>,
+    /// Keys that the class requires, and that every `config.json` states, but for the config of a text model in
+    /// another one.
+    pub(crate) sizes: Vec<&'static str>,
     /// Whether the class reads the newer `rope_parameters`.
     pub(crate) reads_rope_parameters: bool,
     /// Whether it runs text models inside of others only.
@@ -95,9 +98,11 @@ impl Class {
                 }
             }
         }
-        // Every config.json has the others.
-        let lines = block.lines().filter(|line| !line.ends_with(" required stated"));
-        class.stated.extend(lines.filter_map(|line| line.split(' ').next()));
+        for line in block.lines() {
+            let is_size = line.ends_with(" required stated");
+            let keys = if is_size { &mut class.sizes } else { &mut class.stated };
+            keys.extend(line.split(' ').next());
+        }
         class
     }
 }
@@ -218,6 +223,7 @@ mod tests {
             llama.stated,
             ["head_dim", "max_position_embeddings", "rms_norm_eps", "tie_word_embeddings"]
         );
+        assert!(llama.sizes.contains(&"num_attention_heads"));
         assert!(is_tied("gemma") && is_untied("deepseek_v3"));
         assert!(is_unbiased("qwen3", "attention_bias") && !is_unbiased("qwen3", "mlp_bias"));
         assert!(biases_output("llama") && !biases_output("qwen2"));

@@ -61,6 +61,24 @@ static MODULES: Table<Vec<(&str, &str)>> = table!("transformers/modules", |block
     block.lines().filter_map(|line| line.split_once(' ')).collect()
 });
 
+/// A parameter of a projector that a class has only if a flag of `config.json` is true.
+#[derive(Debug)]
+pub(crate) struct ProjectorFlag {
+    pub(crate) key: &'static str,
+    /// What the class takes if `config.json` omits the flag.
+    pub(crate) default: bool,
+    pub(crate) tensor: &'static str,
+}
+
+static PROJECTORS: Table<Vec<ProjectorFlag>> = table!("transformers/projectors", |block| {
+    let flag = |line: &'static str| {
+        let mut words = line.split(' ');
+        let (key, default, tensor) = (words.next()?, words.next()?, words.next()?);
+        Some(ProjectorFlag { key, default: default == "true", tensor })
+    };
+    block.lines().filter_map(flag).collect()
+});
+
 static NAMES: Table<Vec<&str>> = table!("transformers/names", |block| { block.lines().collect() });
 
 impl Class {
@@ -100,6 +118,11 @@ pub(crate) fn name_in_class<'n>(model_type: &str, name: &'n str) -> Cow<'n, str>
         Some((_, instead, rest)) => Cow::Owned(format!("{instead}{rest}")),
         None => Cow::Borrowed(name),
     }
+}
+
+/// The parameters of the projector of a `model_type` that flags decide about.
+pub(crate) fn projector_flags(model_type: &str) -> &'static [ProjectorFlag] {
+    PROJECTORS.get(model_type).map_or(&[], |flags| flags)
 }
 
 /// The values that the class of a `model_type` takes for omitted keys.

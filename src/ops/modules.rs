@@ -292,6 +292,7 @@ pub(super) fn notes(model: &Model, keeps: fn(&str) -> bool) -> Result<Vec<String
         notes.extend(tokens_beyond(model.store(), config));
     }
     notes.extend(towers::absent(model));
+    notes.extend(towers::projector_flags(model));
     notes.extend(model.store().broken_links()?);
     let files = model.store().folder_files()?;
     let mut names = files.unknown;

@@ -22,7 +22,7 @@ pub(crate) fn reconfigured(change: impl FnOnce(&mut Value)) -> tempfile::TempDir
 }
 
 /// The sample with other tensors: each becomes those that the function returns.
-fn rebuilt(
+pub(crate) fn rebuilt(
     change: impl Fn(&str, &[u64], Vec<u8>) -> Vec<(String, &'static str, Vec<u64>, Vec<u8>)>,
 ) -> tempfile::TempDir {
     let files = copy_of(sample("hf"));

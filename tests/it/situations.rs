@@ -1,9 +1,11 @@
 //! Further situations of public bug reports: models whose files contradict each other, or state something in one place alone.
 
-use crate::public_reports::{config_in_safetensors, converted, faults, in_gguf, reconfigured};
+use crate::public_reports::{
+    config_in_safetensors, converted, faults, in_gguf, rebuilt, reconfigured,
+};
 use crate::support::{Safetensors, f32s, folder};
-use serde_json::json;
-use weighbridge::container::{GGUF, MLX, Strictness};
+use serde_json::{Value, json};
+use weighbridge::container::{GGUF, MLX, SAFETENSORS, Strictness};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::{DType, Model, WriteOptions};
 
@@ -146,6 +148,84 @@ fn a_vision_config_without_a_vision_model() {
     assert_eq!(ops::summarize(&model).capabilities, ["completion"]);
     let told = converted(files.path(), &ConvertOptions::new(&GGUF)).unwrap();
     assert!(told.contains("config.json has vision_config and the class"), "{told}");
+}
+
+/// The sample as the language model of LLaVA, with a projector.
+fn llava(change: impl FnOnce(&mut Value), has_bias: bool) -> tempfile::TempDir {
+    let files = rebuilt(|name, shape, bytes| {
+        let mut out = vec![(format!("language_model.{name}"), "F32", shape.to_vec(), bytes)];
+        if name == "model.norm.weight" {
+            for part in ["linear_1", "linear_2"] {
+                let name = format!("multi_modal_projector.{part}");
+                out.push((format!("{name}.weight"), "F32", vec![4, 4], f32s(&[0.5; 16])));
+                if has_bias {
+                    out.push((format!("{name}.bias"), "F32", vec![4], f32s(&[0.5; 4])));
+                }
+            }
+        }
+        out
+    });
+    let path = files.path().join("config.json");
+    let mut text: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    text["model_type"] = "mistral".into();
+    let mut config = json!({
+        "model_type": "llava", "architectures": ["LlavaForConditionalGeneration"],
+        "text_config": text, "vision_config": {"model_type": "pixtral", "hidden_size": 4},
+    });
+    change(&mut config);
+    std::fs::write(path, config.to_string()).unwrap();
+    files
+}
+
+/// A flag of the config decides which parameters the projector of a class has.
+#[test]
+fn projectors_that_contradict_the_config() {
+    let key = "multimodal_projector_bias";
+    let said = |stated: Option<bool>, has_bias: bool| {
+        let files = llava(
+            |config| {
+                stated.into_iter().for_each(|stated| config[key] = stated.into());
+            },
+            has_bias,
+        );
+        let said = faults(&Model::open(files.path()).unwrap(), Strictness::Default);
+        // A conversion says it too.
+        let noted = converted(files.path(), &ConvertOptions::new(&SAFETENSORS)).unwrap();
+        assert!(noted.contains(&said), "{said}: {noted}");
+        said
+    };
+    for stated in [None, Some(true)] {
+        assert_eq!(said(stated, true), "");
+    }
+    assert_eq!(said(Some(false), false), "");
+    let lacking = said(None, false);
+    assert!(lacking.contains(&format!("{key} in config.json is true, by default")), "{lacking}");
+    assert!(lacking.contains("lacks multi_modal_projector.linear_1.bias"), "{lacking}");
+    assert!(said(Some(true), false).contains("which transformers initializes at random"));
+    assert!(said(Some(false), true).contains("which transformers ignores"));
+}
+
+/// transformers has defaults for sizes that mlx-lm's class requires.
+#[test]
+fn mlx_lm_gets_the_sizes_that_a_text_config_leaves_out() {
+    let files = llava(
+        |config| {
+            let text = config["text_config"].as_object_mut().unwrap();
+            for key in ["num_attention_heads", "vocab_size"] {
+                text.remove(key).unwrap();
+            }
+        },
+        true,
+    );
+    let target = tempfile::tempdir().unwrap();
+    let model = Model::open(files.path()).unwrap();
+    let plan = ops::convert(&model, &ConvertOptions::new(&MLX)).unwrap();
+    plan.run(&target.path().join("m"), &WriteOptions::new()).unwrap();
+    let config = std::fs::read(target.path().join("m/config.json")).unwrap();
+    let config: Value = serde_json::from_slice(&config).unwrap();
+    let read = model.config().unwrap();
+    assert_eq!(config["text_config"]["num_attention_heads"], read.n_heads.value);
+    assert_eq!(config["text_config"]["vocab_size"], 512);
 }
 
 /// A cache that was named by a relative path has links that lead elsewhere.

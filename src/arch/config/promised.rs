@@ -16,6 +16,8 @@ pub(crate) struct PromisedLayers {
     pub(crate) own: u32,
     /// The same, with the layers that predict further tokens, if the config counts them too.
     pub(crate) all: u32,
+    /// The number of layers of an encoder beside a decoder; 0 without one.
+    pub(crate) encoder: u32,
     /// The first layer that stores no keys and values of its own.
     pub(crate) sharing: Option<u32>,
     /// Whether layers with experts have shared ones too.
@@ -40,7 +42,9 @@ pub(crate) fn promised_layers(
         Some(stated) => stated.value,
         None => count(listed()?.value)?,
     };
+    let mut encoder = reader.field(key("enc_n_layers")?, check::layers).ok()?.map(|own| own.value);
     if architecture.counts_encoder_layers {
+        encoder = Some(all);
         let decoder = reader.field(key("decoder_layers")?, check::layers).ok()?;
         all = decoder.map_or(all, |decoder| decoder.value);
     }
@@ -55,7 +59,7 @@ pub(crate) fn promised_layers(
     };
     let own = all.saturating_sub(next.map_or(0, |next| next.value));
     let shares_experts = shares_experts(reader).unwrap_or(false);
-    Some(PromisedLayers { own, all, sharing, shares_experts })
+    Some(PromisedLayers { own, all, encoder: encoder.unwrap_or(0), sharing, shares_experts })
 }
 
 /// Whether the config, or the default of its class, states a number of shared experts, or else their width.

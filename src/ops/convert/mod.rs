@@ -9,6 +9,7 @@ use std::path::Path;
 use super::gguf::{Finish, GgufDraft};
 use super::judge::{judged, not_loaded};
 use super::rewrite::stem;
+use super::verify::towers;
 use super::{account, check_no_adapter, mmproj, ranks};
 use crate::adapter::Adapter;
 use crate::arch::Dialect;
@@ -214,6 +215,7 @@ fn projector(model: &Model, writer: &Writer, options: &ConvertOptions) -> Result
     let model = &Adapter::merged(model, &options.adapters)?;
     let mut builder = mmproj::projector(model, options.precision)?;
     model.merged().iter().for_each(|note| builder.note(note.clone()));
+    towers::projector_flags(model).into_iter().for_each(|note| builder.note(note));
     builder.plan()
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::arch::config::{TEXT_CONFIGS, key};
-use crate::arch::{LayerKind, ModelConfig, Resolution};
+use crate::arch::{Field, LayerKind, ModelConfig, Resolution};
 use crate::json::{Json, Map};
 use crate::store::Store;
 
@@ -35,8 +35,8 @@ pub(in crate::ops) fn faults(
     };
     let inner = TEXT_CONFIGS.iter().find_map(|name| root.get(name)?.as_object());
     // A model with an encoder has lists of two stacks.
-    if config.encoder.enc_n_layers.is_some() {
-        return Vec::new();
+    if let Some(stated) = &config.encoder.enc_n_layers {
+        return beyond(resolution, stated).into_iter().collect();
     }
     let mut faults = lengths(inner.unwrap_or(root), config);
     // A list of another length is a fault already.
@@ -44,6 +44,17 @@ pub(in crate::ops) fn faults(
         faults.extend(contradicted(resolution, config));
     }
     faults
+}
+
+/// The first layer of an encoder beyond the number in the config. Those that are missing are missing tensors.
+fn beyond(resolution: &Resolution, stated: &Field<u32>) -> Option<String> {
+    let number = |name: &str| name.strip_prefix("enc.layers.")?.split('.').next()?.parse().ok();
+    let numbers = resolution.mapped.iter().filter_map(|mapping| number(&mapping.canonical));
+    let last: u32 = numbers.max().filter(|last| *last >= stated.value)?;
+    Some(format!(
+        "enc.layers.{last} exists, but enc_n_layers ({}) is {}: transformers ignores the layers beyond",
+        stated.source, stated.value
+    ))
 }
 
 /// The lists with another number of entries than the model has layers. Some also list the layers that predict further

@@ -6,8 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::arch::tower::TowerConfig;
 use crate::arch::{Auxiliary, Resolution, family, tower_part};
 use crate::container::MLX;
+use crate::engines::transformers;
 use crate::json::Json;
 use crate::model::Model;
+use crate::store::Encoding;
 
 /// Fewer layers, or fewer tensors of a layer, do not show what a layer has.
 const FEW: usize = 4;
@@ -40,6 +42,7 @@ pub(super) fn missing(model: &Model) -> MissingOfTowers {
     let mut found = MissingOfTowers::default();
     let Ok(resolution) = model.resolution() else { return found };
     found.notes = gaps(resolution);
+    found.faults = projector_flags(model);
     // Documents that cannot be read are faults of their own.
     let config = TowerConfig::of(model.store()).ok().flatten();
     let Some(config) = config.filter(|_| resolution.has_towers()) else { return found };
@@ -92,6 +95,43 @@ pub(in crate::ops) fn absent(model: &Model) -> Option<String> {
         "config.json has {key} and the class {class}, but no tensor of such a model is stored: transformers initializes it \
          at random; the language model is whole"
     ))
+}
+
+/// The flags of `config.json` that contradict the tensors of the projector, one sentence for each.
+pub(in crate::ops) fn projector_flags(model: &Model) -> Vec<String> {
+    let store = model.store();
+    let Some(root) = store.document("config.json").filter(|_| store.encoding() != Encoding::Gguf)
+    else {
+        return Vec::new();
+    };
+    let model_type = root.get("model_type").and_then(Json::as_str).unwrap_or_default();
+    // Older versions of transformers store a model without the first part of the names of its class.
+    let bare = |name: &str| name.strip_prefix("model.").unwrap_or(name).to_owned();
+    let stored: BTreeSet<String> =
+        store.tensors().map(|tensor| bare(&tensor.name().spelling())).collect();
+    let (mut faults, mut told) = (Vec::new(), BTreeSet::new());
+    for flag in transformers::projector_flags(model_type) {
+        let tensor = bare(flag.tensor);
+        let module = tensor.split('.').next().unwrap_or_default();
+        let has_module = stored.iter().any(|name| name.split('.').next() == Some(module));
+        let stated = root.get(flag.key).and_then(Json::as_bool);
+        let (value, is_stored) = (stated.unwrap_or(flag.default), stored.contains(&tensor));
+        if !has_module || value == is_stored || !told.insert(flag.key) {
+            continue;
+        }
+        let source = if stated.is_some() { "" } else { ", by default" };
+        faults.push(match is_stored {
+            true => format!(
+                "{} in config.json is false{source}, but the model has {tensor}, which transformers ignores",
+                flag.key
+            ),
+            false => format!(
+                "{} in config.json is true{source}, but the model lacks {tensor}, which transformers initializes at random",
+                flag.key
+            ),
+        });
+    }
+    faults
 }
 
 /// The number of layers that the config of the vision or audio model states, and its key.

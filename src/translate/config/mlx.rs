@@ -74,6 +74,11 @@ pub(crate) fn state_for_mlx_lm(
                 text.insert((*key).to_owned(), value.unwrap_or(Json::Null));
             }
         }
+        let is_omitted = |key: &&&str| inner.is_some() && !text.contains_key(key);
+        let omitted = class.sizes.iter().filter(is_omitted);
+        for key in omitted.copied().collect::<Vec<_>>() {
+            text.extend(model.named(key)?.map(|value| (key.to_owned(), value)));
+        }
     }
     let refuses = mlx_lm::conditions(&model_type).flat_map(|one| &one.refuses);
     if let Some(fault) = mlx_lm::faults(refuses, text).first() {

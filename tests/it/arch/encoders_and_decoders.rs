@@ -5,7 +5,7 @@ use crate::arch::families::{config_of_gguf, directory, integers, keys, listed};
 use crate::support::put;
 use crate::tokenizer::files::{field, piece};
 use serde_json::{Value as Json, json};
-use weighbridge::container::{GGUF, MLX};
+use weighbridge::container::{GGUF, MLX, Strictness};
 use weighbridge::metadata::KeyValues;
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::{ErrorKind, Model};
@@ -217,4 +217,21 @@ fn the_tokenizer_of_spiece_model() {
     for name in ["bos_token_id", "add_bos_token", "add_eos_token", "add_sep_token"] {
         assert!(key(name).is_none(), "{name}");
     }
+}
+
+/// The layers of the encoder are compared with their number in the config, like those of the decoder.
+#[test]
+fn encoders_have_the_layers_that_the_config_states() {
+    for (name, key) in [("t5", "num_layers"), ("whisper of mlx-examples", "encoder_layers")] {
+        let opened = |count: u32| directory(&listed(name, &json!({ key: count })));
+        let missing = |count| opened(count).model.resolution().unwrap().missing.clone();
+        assert!(missing(2).is_empty(), "{name}: {:?}", missing(2));
+        assert_eq!(missing(4), ["enc.layers.2..4"], "{name}");
+        let more = opened(1);
+        let said = ops::check_consistency(&more.model, Strictness::Default).unwrap().faults;
+        let said = said.join("; ");
+        assert!(said.contains("enc.layers.1 exists, but enc_n_layers"), "{name}: {said}");
+    }
+    let noted = notes(&directory(&listed("t5", &json!({"num_layers": 1}))).model).join("; ");
+    assert!(noted.contains("transformers ignores the layers beyond"), "{noted}");
 }
