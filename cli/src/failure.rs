@@ -177,6 +177,9 @@ fn unexpanded(path: &str) -> Option<String> {
                 false => "folders are divided by / here".to_owned(),
             }
         }
+        path if quoted(path).is_some_and(|inner| Path::new(inner).exists()) => {
+            format!("the quotes are part of this path: did you mean {}?", quoted(path)?)
+        }
         path if path.contains('*') => {
             "no file has this name, and the shell replaces * outside of quotes only".to_owned()
         }
@@ -185,6 +188,12 @@ fn unexpanded(path: &str) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// The text between quotes that a program passed on.
+fn quoted(path: &str) -> Option<&str> {
+    let within = |quote: char| path.strip_prefix(quote)?.strip_suffix(quote);
+    within('"').or_else(|| within('\''))
 }
 
 /// The entry of its folder that a path which does not exist is a slip of.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Access, BrokenLink, Source, hub_link};
+use super::{Access, BrokenLink, Source, dangling, hub_link};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Files that a program reaches in its own way: on a server, in an archive, in a browser.
@@ -117,6 +117,18 @@ impl Files {
     /// The link at a path of this machine, if its target does not exist.
     pub(crate) fn broken_link(&self, path: &Path) -> Option<BrokenLink> {
         matches!(self, Self::Disk).then(|| hub_link::broken(path))?
+    }
+
+    /// Checks that a path of this machine is no link to a file that does not exist.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, with the target.
+    pub(crate) fn check_link(&self, path: &Path) -> Result<()> {
+        match self.broken_link(path) {
+            Some(BrokenLink { target, blob: None }) => Err(dangling(&target).in_file(path)),
+            _ => Ok(()),
+        }
     }
 
     /// The target of a symbolic link of this machine; `None` if the path exists and is no link.

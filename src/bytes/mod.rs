@@ -162,7 +162,7 @@ impl<B: Into<Cow<'static, [u8]>>> From<B> for Source {
 }
 
 /// The error of a link to a file that does not exist, as in a hub's cache whose blobs are gone.
-fn dangling(target: &Path) -> Error {
+pub(crate) fn dangling(target: &Path) -> Error {
     let fault = format!("a link to {}, which does not exist", Text::from_path(target));
     let advice =
         "the content is missing: pull the model again, or restore the folder of the link's target";

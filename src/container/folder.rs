@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Probe;
-use super::foreign::{IMATRIX, ONNX, PICKLE, advised, ctranslate2_folder, is_partial};
+use super::foreign::{IMATRIX, ONNX, PICKLE, WEIGHTS, advised, ctranslate2_folder, is_partial};
 use crate::bytes::{Source, Text};
 use crate::error::{Error, ErrorKind};
 use crate::place::hub::has_files;
@@ -65,6 +65,11 @@ pub(super) fn error(probe: &Probe<'_>) -> Error {
             "the directory contains only an unfinished download: {partial}"
         ))
         .advise("wait for the download to finish, or restart it");
+    }
+    let weights = names.iter().filter(|name| WEIGHTS.iter().any(|ending| name.ends_with(ending)));
+    let mut links = weights.map(|name| probe.options.files.check_link(&probe.path.join(name)));
+    if let Some(error) = links.find_map(Result::err) {
+        return error;
     }
     if let Some(name) =
         names.iter().find(|name| name.starts_with("ggml-") && name.ends_with(".bin"))

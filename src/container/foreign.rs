@@ -1,7 +1,7 @@
 //! Recognizes files of other formats that users mistake for models, and says what to do with each.
 
 use super::{OpenOptions, Probe};
-use crate::bytes::{Access, Source, is_content_addressed, try_zeroed};
+use crate::bytes::{Access, Source, Text, is_content_addressed, try_zeroed};
 use crate::error::{AdvisedOption, Error, ErrorKind, Result};
 use crate::json::Json;
 
@@ -28,7 +28,7 @@ const DOWNLOAD: &str = "a download may have saved the server's answer instead of
                         address, the name and the access token, and fetch the file again";
 
 /// File name suffixes of weights.
-const WEIGHTS: [&str; 9] =
+pub(super) const WEIGHTS: [&str; 9] =
     [".safetensors", ".gguf", ".bin", ".pt", ".pth", ".ckpt", ".onnx", ".npz", ".ggml"];
 
 #[rustfmt::skip]
@@ -118,6 +118,9 @@ pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {
         );
     }
     let text = probe.head.trim_ascii_start();
+    if let Some(error) = xml(text) {
+        return Some(error);
+    }
     if is_html(text) {
         return Some(Error::new(ErrorKind::UnknownContainer, "an HTML page, not a model").advise(
             "a download saved the site's page instead of the file, often one that asks to log \
@@ -381,10 +384,33 @@ fn is_link_as_text(probe: &Probe<'_>) -> bool {
 }
 
 fn is_html(text: &[u8]) -> bool {
-    let starts = |with: &str| {
-        text.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()))
+    ["<!doctype html", "<html", "<?xml", "<head"].iter().any(|with| starts(text, with))
+}
+
+fn starts(text: &[u8], with: &str) -> bool {
+    text.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()))
+}
+
+/// The error for an XML document, such as the answer of a storage server that has no such file. HTML may be XML too.
+fn xml(text: &[u8]) -> Option<Error> {
+    let shown = String::from_utf8_lossy(text);
+    let is_xml = starts(text, "<?xml") && !shown.to_ascii_lowercase().contains("<html");
+    if !is_xml && !starts(text, "<error>") {
+        return None;
+    }
+    let inner = |name: &str| {
+        let (_, rest) = shown.split_once(&format!("<{name}>"))?;
+        let (said, _) = rest.split_once(&format!("</{name}>"))?;
+        Some(Text::new(said.as_bytes()).brief())
     };
-    starts("<!doctype html") || starts("<html") || starts("<?xml") || starts("<head")
+    let said = inner("Message").or_else(|| inner("Code"));
+    let what = match said {
+        Some(said) => {
+            format!("the XML error page of a storage server, not weights; it says \"{said}\"")
+        }
+        None => "an XML document, not a model".to_owned(),
+    };
+    Some(Error::new(ErrorKind::UnknownContainer, what).advise(DOWNLOAD))
 }
 
 pub(super) fn is_partial(name: &str) -> bool {

@@ -80,6 +80,7 @@ pub(crate) fn resolve(name: &Path) -> Result<Resolved> {
     if let Some(path) = cached? {
         return Ok(Resolved { place: Place::Path(path), note: None });
     }
+    Files::Disk.check_link(name)?;
     let is_name = ModelName::parse(text).is_some() || repository.is_some();
     Err(match metadata {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -1047,8 +1047,8 @@ fn damaged_pickles() {
     ");
     let answer = b"<?xml version=\"1.0\"?><Error/>".to_vec();
     assert_snapshot!(at(&[("consolidated.00.pth", whole()), ("consolidated.01.pth", answer)]), @"
-    UnknownContainer: ./consolidated.01.pth: an HTML page, not a model
-    help: a download saved the site's page instead of the file, often one that asks to log in: fetch the file itself
+    UnknownContainer: ./consolidated.01.pth: an XML document, not a model
+    help: a download may have saved the server's answer instead of the file: check the address, the name and the access token, and fetch the file again
     ");
     assert_snapshot!(at(&[("consolidated.00.pth", whole()), ("consolidated.02.pth", whole()), ("checklist.chk", list())]), @"
     Unsupported: .: the directory contains only PyTorch pickles, such as consolidated.00.pth; consolidated.01.pth, consolidated.03.pth are missing

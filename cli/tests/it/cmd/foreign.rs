@@ -84,7 +84,7 @@ fn answers_of_servers() {
         assert_says(Path::new(&path), 3, fault, download);
     }
     let (_folder, path) = file("model.safetensors", b"<?xml version=\"1.0\"?><Error>no</Error>");
-    assert_says(Path::new(&path), 3, "HTML", "fetch");
+    assert_says(Path::new(&path), 3, "an XML document", "fetch");
     // A long answer is cut.
     let long = format!("{{\"error\": \"{}\"}}", "x".repeat(5000));
     let (_folder, path) = file("model.safetensors", long.as_bytes());
@@ -218,6 +218,45 @@ fn folders_of_the_hub_s_cache() {
         .expect("removed");
     let out = printed(&["inspect", model.to_str().expect("UTF-8")]);
     assert!(out.contains(&snapshot), "{out}");
+}
+
+/// A link whose target is gone names both, also in a snapshot of the hub's cache, whose folder says the same.
+#[cfg(unix)]
+#[test]
+fn links_without_targets() {
+    let cache = tempfile::tempdir().expect("a folder");
+    let snapshot = cache.path().join("models--org--name/snapshots/0123456789abcdef");
+    std::fs::create_dir_all(&snapshot).expect("folders");
+    let target = format!("../../blobs/{}", "a1".repeat(32));
+    for name in ["ggml-base.en.bin", "model.gguf", "model.safetensors"] {
+        let link = snapshot.join(name);
+        std::os::unix::fs::symlink(&target, &link).expect("a link");
+        let fault = format!("{}: a link to {target}, which does not exist", link.display());
+        for path in [&link, &snapshot] {
+            assert_says(path, 5, &fault, "pull the model again");
+        }
+        std::fs::remove_file(&link).expect("removed");
+    }
+}
+
+/// Programs that pass quotes on, and answers of storage servers.
+#[test]
+fn quotes_and_errors_in_xml() {
+    let files = folder(&[("a.gguf", b"GGUF")]);
+    let path = files.path().join("a.gguf").display().to_string();
+    for quote in ['"', '\''] {
+        let said = refused(&["inspect", &format!("{quote}{path}{quote}")]);
+        assert!(said.contains(&format!("did you mean {path}?")), "{said}");
+    }
+    for (text, fault) in [
+        ("<?xml version=\"1.0\"?>\n<Error><Code>AccessDenied</Code></Error>", "\"AccessDenied\""),
+        ("<Error><Code>NoSuchKey</Code><Message>It is gone.</Message></Error>", "\"It is gone.\""),
+        ("<?xml version=\"1.0\"?><net></net>", "an XML document, not a model"),
+        ("<?xml version=\"1.0\"?><!DOCTYPE html><html></html>", "an HTML page"),
+    ] {
+        let (_folder, path) = file("model.gguf", text.as_bytes());
+        assert_says(Path::new(&path), 3, fault, "the file");
+    }
 }
 
 /// An adapter of PEFT opens, and says what it is.
