@@ -183,11 +183,15 @@ fn alike_in_all_layers(model: &SourceModel<'_>, field: &str) -> Result<()> {
         "n_kv_heads" => (&config.attention.n_kv_heads_per_layer, "number of key heads"),
         _ => return Ok(()),
     };
-    // Layers of linear attention may state that they have no heads.
+    // Layers of linear attention, and those of a network alone, may state that they have no heads.
     let kinds = model.kinds().unwrap_or_default();
     let each = list.iter().flat_map(|list| list.value.iter().enumerate());
     let attends = |(layer, number): &(usize, &u32)| {
-        **number > 0 || kinds.get(*layer).copied() != Some(&LayerKind::Linear)
+        let is_linear = kinds.get(*layer).copied() == Some(&LayerKind::Linear);
+        let start = format!("layers.{layer}.");
+        let mut parts = model.mapped.iter().filter_map(|of| of.canonical.strip_prefix(&start));
+        **number > 0
+            || !is_linear && (field == "ffn_dim" || parts.any(|part| !part.starts_with("ffn")))
     };
     let each: Vec<u32> = each.filter(attends).map(|(_, number)| *number).collect();
     match each.iter().all(|number| each.first() == Some(number)) {

@@ -4,7 +4,7 @@ use crate::models::{Form, of_classes, open};
 use crate::public_reports::{config_in_safetensors, faults, in_gguf};
 use crate::support::{Safetensors, f32s, folder};
 use serde_json::{Value, json};
-use weighbridge::container::{GGUF, SAFETENSORS, Strictness};
+use weighbridge::container::{GGUF, MLX, SAFETENSORS, Strictness};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::{Model, WriteOptions};
 
@@ -117,6 +117,17 @@ fn searched_layers_are_loadable_in_gguf() {
     assert_eq!(listed(&model, "deci.attention.head_count"), [4, 0, 4]);
     assert_eq!(listed(&model, "deci.attention.head_count_kv"), [2, 0, 1]);
     assert_eq!(config_in_safetensors(model.path())["block_configs"], config["block_configs"]);
+    // A file of llama.cpp's converter has no keys of this library.
+    let plain = tempfile::tempdir().unwrap();
+    let path = plain.path().join("m.gguf");
+    let options = ConvertOptions::new(&GGUF).extra_keys(false);
+    ops::convert(&model, &options).unwrap().run(&path, &WriteOptions::new()).unwrap();
+    let keys = Model::open(&path).unwrap();
+    assert!(keys.metadata().iter().all(|(key, _)| !key.to_string().starts_with("weighbridge.")));
+    let back = config_in_safetensors(&path);
+    assert_eq!(back["block_configs"], config["block_configs"]);
+    assert_eq!(back["num_attention_heads"], 4);
+    ops::convert(&keys, &ConvertOptions::new(&MLX)).unwrap();
 
     // DeciLM lists the key heads alone.
     let config = json!({
