@@ -465,6 +465,29 @@ impl Translation<'_> {
     }
 }
 
+/// The frameworks that `format` in the metadata of a safetensors file may name, whose tensors have other names and layouts
+/// than PyTorch's, and the argument with which transformers reads them.
+const FRAMEWORKS: [(&str, &str, &str); 2] =
+    [("flax", "Flax", "from_flax"), ("tf", "TensorFlow", "from_tf")];
+
+/// The fault of a model whose file says that another framework wrote it, with tensors that the family does not have; and
+/// what to do.
+pub(super) fn of_another_framework(
+    store: &Store,
+    resolution: &Resolution,
+) -> Option<(String, String)> {
+    let format = store.metadata().str("format").filter(|_| !resolution.unknown.is_empty())?;
+    let (_, framework, argument) = FRAMEWORKS.iter().find(|(name, ..)| *name == format)?;
+    Some((
+        format!(
+            "a name of {framework}, which wrote the file (format is \"{format}\"): its names and layouts are not PyTorch's"
+        ),
+        format!(
+            "save the model from transformers before version 5: from_pretrained(FOLDER, {argument}=True), then save_pretrained"
+        ),
+    ))
+}
+
 /// The fault of a model most of whose tensors its family does not have. Arrays of a scheme that is not decoded are no
 /// tensors of another family.
 pub(super) fn of_another_kind(resolution: &Resolution, class: Option<&str>) -> Option<String> {
@@ -502,6 +525,9 @@ fn unknown_fault(
         .document("config.json")
         .and_then(|json| json.get("architectures")?.as_array()?.first());
     let class = class.and_then(Json::as_str);
+    if let Some((fault, advice)) = of_another_framework(store, resolution) {
+        return Error::unsupported(fault).advise(advice);
+    }
     if let Some(fault) = of_another_kind(resolution, class) {
         return Error::unsupported(fault).advise("a file of families may describe such a model");
     }

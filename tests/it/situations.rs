@@ -3,11 +3,11 @@
 use crate::public_reports::{
     config_in_safetensors, converted, faults, in_gguf, rebuilt, reconfigured,
 };
-use crate::support::{Safetensors, f32s, folder};
+use crate::support::{Gguf, Kv, Safetensors, f32s, folder};
 use serde_json::{Value, json};
 use weighbridge::container::{GGUF, MLX, SAFETENSORS, Strictness};
 use weighbridge::ops::{self, ConvertOptions};
-use weighbridge::{DType, Model, WriteOptions};
+use weighbridge::{DType, Model, OpenOptions, WriteOptions};
 
 fn noted(model: &Model) -> String {
     ops::check_consistency(model, Strictness::Default).unwrap().notes.join("; ")
@@ -166,7 +166,7 @@ fn llava(change: impl FnOnce(&mut Value), has_bias: bool) -> tempfile::TempDir {
         out
     });
     let path = files.path().join("config.json");
-    let mut text: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let mut text: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
     text["model_type"] = "mistral".into();
     let mut config = json!({
         "model_type": "llava", "architectures": ["LlavaForConditionalGeneration"],
@@ -221,8 +221,8 @@ fn mlx_lm_gets_the_sizes_that_a_text_config_leaves_out() {
     let model = Model::open(files.path()).unwrap();
     let plan = ops::convert(&model, &ConvertOptions::new(&MLX)).unwrap();
     plan.run(&target.path().join("m"), &WriteOptions::new()).unwrap();
-    let config = std::fs::read(target.path().join("m/config.json")).unwrap();
-    let config: Value = serde_json::from_slice(&config).unwrap();
+    let config = std::fs::read_to_string(target.path().join("m/config.json")).unwrap();
+    let config: Value = serde_json::from_str(&config).unwrap();
     let read = model.config().unwrap();
     assert_eq!(config["text_config"]["num_attention_heads"], read.n_heads.value);
     assert_eq!(config["text_config"]["vocab_size"], 512);
@@ -260,4 +260,86 @@ fn a_snapshot_whose_links_lead_elsewhere() {
     assert!(noted(&model).contains(broken), "{}", noted(&model));
     let told = converted(&snapshot, &ConvertOptions::new(&GGUF)).unwrap();
     assert!(told.contains(broken), "{told}");
+}
+
+/// `tokenizer.huggingface.json` alone states the tokens, of which the embedding may have more rows.
+#[test]
+fn padded_rows_beside_a_tokenizer_of_hugging_face_in_gguf() {
+    let said = |own: bool| {
+        let tokenizer = r#"{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}}"#;
+        let file = Gguf::new()
+            .key("general.architecture", Kv::text("llama"))
+            .key("tokenizer.huggingface.json", Kv::text(tokenizer))
+            .key("llama.context_length", Kv::U32(64))
+            .key("llama.embedding_length", Kv::U32(8))
+            .key("llama.block_count", Kv::U32(1))
+            .key("llama.feed_forward_length", Kv::U32(16))
+            .key("llama.attention.head_count", Kv::U32(2))
+            .key("llama.attention.layer_norm_rms_epsilon", Kv::F32(1e-5))
+            .tensor("token_embd.weight", DType::F32, &[8, 4], f32s(&[1.0; 32]));
+        let file = match own {
+            true => file
+                .key("tokenizer.ggml.model", Kv::text("gpt2"))
+                .key("tokenizer.ggml.tokens", Kv::texts(&["a", "b"])),
+            false => file,
+        };
+        let model = OpenOptions::new().open_memory("m.gguf", file.build()).unwrap();
+        faults(&model, Strictness::Default).contains("2 tokens (tokenizer.")
+    };
+    assert!(said(true) && !said(false));
+}
+
+/// mlx-lm writes tokens beyond the embedding that it reads.
+#[test]
+fn a_token_beyond_the_embedding() {
+    let files = reconfigured(|_| ());
+    let path = files.path().join("tokenizer.json");
+    let mut tokenizer: Value =
+        serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    tokenizer["added_tokens"].as_array_mut().unwrap().push(json!({
+        "id": 512, "content": "<sep>", "single_word": false, "lstrip": false, "rstrip": false,
+        "normalized": false, "special": true,
+    }));
+    std::fs::write(&path, tokenizer.to_string()).unwrap();
+    let fault = "513 tokens (tokenizer.json), but the embedding has 512 rows";
+    assert_eq!(faults(&Model::open(files.path()).unwrap(), Strictness::Default), fault);
+    for container in [&SAFETENSORS, &MLX] {
+        let noted = converted(files.path(), &ConvertOptions::new(container)).unwrap();
+        assert!(noted.contains(fault), "{noted}");
+    }
+    let refused = converted(files.path(), &ConvertOptions::new(&GGUF)).unwrap_err();
+    assert!(refused.contains("token 512 is \"<sep>\""), "{refused}");
+    assert!(refused.contains("remove it from tokenizer.json"), "{refused}");
+}
+
+/// The metadata of a file says which framework wrote it.
+#[test]
+fn names_of_other_frameworks() {
+    let config = json!({
+        "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 8, "n_layer": 1, "n_head": 2,
+        "vocab_size": 4, "n_positions": 8,
+    });
+    for (format, framework, names) in [
+        ("flax", "Flax", ["transformer.wte.embedding", "transformer.h.0.attn.c_attn.kernel"]),
+        ("tf", "TensorFlow", ["model/transformer/wte/weight:0", "model/transformer/h_/_0/bias:0"]),
+    ] {
+        let file = names.iter().fold(Safetensors::new(), |file, name| {
+            file.tensor(name, "F32", &[4, 8], f32s(&[0.5; 32]))
+        });
+        let file = file
+            .tensor("transformer.h.0.ln_1.bias", "F32", &[8], f32s(&[0.5; 8]))
+            .tensor("transformer.h.0.ln_2.bias", "F32", &[8], f32s(&[0.5; 8]))
+            .tensor("transformer.ln_f.bias", "F32", &[8], f32s(&[0.5; 8]))
+            .metadata("format", format);
+        let files = folder(&[
+            ("model.safetensors", file.build()),
+            ("config.json", config.to_string().into_bytes()),
+        ]);
+        let said = faults(&Model::open(files.path()).unwrap(), Strictness::Default);
+        let expected = format!("a name of {framework}, which wrote the file");
+        assert!(said.contains(&expected) && !said.contains("lacks"), "{said}");
+        let refused = converted(files.path(), &ConvertOptions::new(&GGUF)).unwrap_err();
+        assert!(refused.contains(&expected), "{refused}");
+        assert!(refused.contains(&format!("from_{format}=True")), "{refused}");
+    }
 }

@@ -21,7 +21,7 @@ use crate::engines::transformers;
 use crate::error::{ErrorKind, Result};
 use crate::json::Json;
 use crate::model::Model;
-use crate::ops::dialect::of_another_kind;
+use crate::ops::dialect::{of_another_framework, of_another_kind};
 use crate::store::{Encoding, Store};
 use adapters::AdapterCheck;
 
@@ -174,7 +174,9 @@ impl Examination {
         };
         // Names and shapes can be checked only if the arrays are understood.
         let is_known = found.faults.is_empty();
-        match resolution.unknown.first().zip(of_another_kind(resolution, None)) {
+        let framework = of_another_framework(store, resolution).map(|(fault, _)| fault);
+        let other = framework.or_else(|| of_another_kind(resolution, None));
+        match resolution.unknown.first().zip(other) {
             Some((first, fault)) => {
                 found.faults.extend(of(Area::Names, [format!("{first}: {fault}")]));
             }

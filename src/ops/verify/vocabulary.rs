@@ -42,19 +42,12 @@ pub(super) fn check(
     };
     refused.extend(whisper_vocabulary(store));
     let rows = config.and_then(rows_of_embedding);
-    if let Some(tokenizer) = &tokenizer
-        && let Some(rows) = rows
-    {
-        let tokens = tokenizer.len();
-        // llama.cpp requires one embedding row for each token; elsewhere, unused rows are allowed.
-        let exact = store.encoding() == Encoding::Gguf;
-        if tokens > rows || (exact && tokens != rows) {
-            faults.push(format!(
-                "{tokens} tokens ({}), but the embedding has {rows} rows",
-                tokenizer.kind.source
-            ));
-        }
-    }
+    faults.extend(tokenizer.as_ref().zip(rows).and_then(|(tokenizer, rows)| {
+        // llama.cpp requires one embedding row for each token of its own keys; elsewhere, unused rows are allowed.
+        let exact = store.encoding() == Encoding::Gguf
+            && store.metadata().get("tokenizer.ggml.tokens").is_some();
+        other_count(tokenizer, rows).filter(|_| exact || tokenizer.len() > rows)
+    }));
     if let Some(rows) = rows {
         let more = config.map_or(0, more_embeddings);
         stated(store, (rows, more), faults);
@@ -142,9 +135,19 @@ fn more_embeddings(config: &ModelConfig) -> u64 {
     config.scales.more_embeddings.as_ref().map_or(0, |more| more.value.into())
 }
 
-/// Special tokens beyond the vocabulary of a model, one sentence each.
+/// The fault of a tokenizer with another number of tokens than the embedding has rows.
+fn other_count(tokenizer: &Tokenizer<'_>, rows: u64) -> Option<String> {
+    let (tokens, source) = (tokenizer.len(), &tokenizer.kind.source);
+    (tokens != rows)
+        .then(|| format!("{tokens} tokens ({source}), but the embedding has {rows} rows"))
+}
+
+/// Tokens beyond the rows of the embedding, and special ones beyond the vocabulary of a model, one sentence each.
 pub(in crate::ops) fn tokens_beyond(store: &Store, config: &ModelConfig) -> Vec<String> {
-    rows_of_embedding(config).map_or(Vec::new(), |rows| special_tokens(store, rows))
+    let Some(rows) = rows_of_embedding(config) else { return Vec::new() };
+    let tokenizer = Tokenizer::of(store).ok().flatten().filter(|found| found.len() > rows);
+    let more = tokenizer.and_then(|tokenizer| other_count(&tokenizer, rows));
+    more.into_iter().chain(special_tokens(store, rows)).collect()
 }
 
 /// Faults of special tokens that are not within the vocabulary.

@@ -286,6 +286,10 @@ impl<'s> KeySource<'s> {
     }
 }
 
+/// What to do about a token without a row.
+const BEYOND: &str = "no program can compute the token: remove it from tokenizer.json and added_tokens.json, or add its row \
+                      to the embedding (resize_token_embeddings of transformers)";
+
 /// GGUF's arrays of tokens, while they are filled.
 struct TokenTable<'s> {
     store: &'s Store,
@@ -314,7 +318,7 @@ impl<'s> TokenTable<'s> {
             None => {
                 let shown = crate::bytes::Text::new(&text).brief();
                 let fault = format!("token {id} is \"{shown}\", but the embedding has {rows} rows");
-                return Err(Error::malformed(fault).in_file(self.store.path()));
+                return Err(Error::malformed(fault).in_file(self.store.path()).advise(BEYOND));
             }
         }
         Ok(())
