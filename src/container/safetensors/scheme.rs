@@ -86,21 +86,19 @@ pub(super) fn gather(indexed: &mut Indexed, limits: &Limits) -> Result<HashMap<u
 
 /// Like [`gather`], for files without a document that states a scheme: an array may state it.
 pub(super) fn gather_named(indexed: &mut Indexed, limits: &Limits) -> Result<HashMap<u32, String>> {
-    let mut numbers = 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX);
-    let is_named = |listed: ListedArray<'_>| {
-        listed
-            .name
-            .as_bytes()
-            .rsplit(|byte| *byte == b'.')
-            .next()
-            .is_some_and(|last| last.starts_with(NAMED.as_bytes()))
+    let named = |scheme: &'static Scheme| {
+        let (end, _) = scheme.companions.iter().find(|(end, _)| end.contains(NAMED))?;
+        Some((scheme, end.as_bytes()))
     };
+    let named: Vec<_> = SCHEMES.iter().filter_map(named).collect();
+    let is_named = |listed: ListedArray<'_>| {
+        named.iter().any(|(_, end)| listed.name.as_bytes().ends_with(end))
+    };
+    let mut numbers = 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX);
     if !numbers.any(|number| indexed.get(number).is_some_and(is_named)) {
         return Ok(HashMap::new());
     }
-    let schemes = SCHEMES
-        .iter()
-        .filter(|scheme| scheme.companions.iter().any(|(end, _)| end.contains(NAMED)));
+    let schemes = named.iter().map(|(scheme, _)| *scheme);
     let schemes = possible(indexed, schemes);
     join(indexed, &schemes, limits)
 }
