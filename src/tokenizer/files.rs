@@ -77,11 +77,18 @@ pub(crate) fn of_library(store: &Store) -> Result<Option<(CompanionFiles, &'stat
     for kind in &tiktoken::FILES {
         if let Some(file) = store.read_companion(kind.name, limit)? {
             let config = store.read_document("tokenizer_config.json")?;
-            let bytes = kind.tokenizer_json(&file.bytes, config.as_deref(), limits);
+            let bytes = kind.tokenizer_json(&file.bytes, config.as_deref(), rows(store)?, limits);
             return made(file, bytes, kind.name);
         }
     }
     Ok(None)
+}
+
+/// The rows of the embedding, as `config.json` states them.
+fn rows(store: &Store) -> Result<Option<u64>> {
+    let config = store.read_document("config.json")?;
+    let stated = |config: &Json| config.get("vocab_size").and_then(Json::as_u64);
+    Ok(config.and_then(|config| stated(&config).or_else(|| stated(config.get("text_config")?))))
 }
 
 /// The vocabulary beside the weights, and the name of its file.

@@ -56,7 +56,8 @@ pub(super) const FILES: [TiktokenFile; 2] = [
 ];
 
 impl TiktokenFile {
-    /// The `tokenizer.json` that has the tokens and merges of a file. `config` is `tokenizer_config.json`, whose added tokens count first.
+    /// The `tokenizer.json` that has the tokens and merges of a file. `config` is `tokenizer_config.json`, whose added tokens count
+    /// first; the code's own are left out beyond the `rows` of the embedding.
     ///
     /// # Errors
     ///
@@ -65,6 +66,7 @@ impl TiktokenFile {
         &self,
         bytes: &[u8],
         config: Option<&Json>,
+        rows: Option<u64>,
         limits: &Limits,
     ) -> Result<Vec<u8>> {
         let tokens = tokens(bytes, limits)?;
@@ -75,7 +77,9 @@ impl TiktokenFile {
         });
         let mut added: BTreeMap<usize, (String, bool)> =
             listed.filter(|(id, _)| *id >= tokens.len()).collect();
-        for (id, text) in (tokens.len()..).zip(self.special_texts(tokens.len())) {
+        let has_row = |id: usize| rows.is_none_or(|rows| (id as u64) < rows);
+        let own = (tokens.len()..).zip(self.special_texts(tokens.len()));
+        for (id, text) in own.filter(|(id, _)| has_row(*id)) {
             added.entry(id).or_insert((text, true));
         }
         let added = added.into_iter().map(|(id, (text, special))| AddedToken { id, text, special });

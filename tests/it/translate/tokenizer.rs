@@ -243,6 +243,17 @@ fn tiktoken_has_tokens_by_rank() {
     }
 }
 
+/// Kimi's code reserves numbers beyond the embedding of a smaller model.
+#[test]
+fn reserved_tokens_have_rows() {
+    let ranks = b"YQ== 0\nYg== 1\nYWI= 2\n".to_vec();
+    let folder = beside("llama", 5, &[("tiktoken.model", ranks)]);
+    let model = Model::open(folder.path()).expect("a directory");
+    let tokenizer = model.tokenizer().expect("no fault").expect("a tokenizer");
+    assert_eq!(tokenizer.tokens().map(|token| token.id).max(), Some(4));
+    assert_eq!(self::tokenizer(&keys(&folder))["pre"], "kimi-k2");
+}
+
 #[test]
 fn tiktoken_with_faults_is_refused() {
     for text in ["YQ== 0\nYg== 2", "YQ==\n", "? 0", "YQ== 0 1"] {
