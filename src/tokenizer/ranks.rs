@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::byte_letters;
 use crate::json::Json;
 
-/// The longest token that is taken apart. Those of Mistral have at most 78 bytes, those of Kimi 128.
+/// The longest token that is taken apart. Those of Mistral have at most 78 bytes.
 pub(super) const BYTES: usize = 1024;
 
 /// A token that is matched in a text before it is split.

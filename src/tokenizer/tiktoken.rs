@@ -25,16 +25,17 @@ pub(super) struct TiktokenFile {
     pattern: &'static str,
     /// Whether a text is first normalized to Unicode's form C.
     composed: bool,
-    /// The special tokens after the others: their texts, and those of which the number replaces `{}`, from 0 or from their own.
+    /// The special tokens that follow those of the file: first these texts, then texts with numbers.
     special: &'static [&'static str],
     numbered: Numbered,
 }
 
 /// Special tokens whose texts have a number.
 struct Numbered {
+    /// The text before the number; `|>` follows it.
     before: &'static str,
     count: usize,
-    /// Whether the number is that of the token.
+    /// Whether the number in a text is that of the token. Otherwise the texts are counted from 0.
     own: bool,
 }
 
