@@ -61,15 +61,17 @@ def model_of(config):
         return model
 
 
-def changes(name, own, key, model, expected, value=None):
-    """What another value of a field, or of a key with this default, changes: `tensors`, `logits`, or nothing."""
+def changes(name, own, key, model, expected, value=None, part=None):
+    """What another value of a field, of a key with this default, or of one in the config of a part, changes: `tensors`, `logits`,
+    or nothing."""
     try:
         value = getattr(model.config, key, value)
     except Exception:  # each layer has its own
         value = own.get(key)
     for other in draws.other_values(key, value, own, random.Random(key)):
         try:
-            changed = model_of(CONFIG_MAPPING[name](**own | {key: other}))
+            stated = {key: other} if part is None else {part: own.get(part, {}) | {key: other}}
+            changed = model_of(CONFIG_MAPPING[name](**own | stated))
             shapes = [{key: x.shape for key, x in each.state_dict().items()} for each in (model, changed)]
             if shapes[0] != shapes[1]:
                 return "tensors"
@@ -147,9 +149,13 @@ def fields(name):
     expected = draws.logits(model, TOKENS)
     model = model_of(CONFIG_MAPPING[name](**own))
     usual = CONFIG_MAPPING[name]().to_dict()
-    for key in sorted(seen & set(usual)):
+    parts = {part for part, *_ in draws.nested(usual)}
+    for key in sorted(seen & set(usual) - parts):
         if not draws.APART.search(key):
             yield f"{key} {changes(name, own, key, model, expected)} {default(name, key, usual[key])}"
+    for part, key, value in draws.nested(usual):
+        if not draws.APART.search(key) and key not in CONFIG_MAPPING[name].attribute_map:
+            yield f"{key} {changes(name, own, key, model, expected, value, part)} {json.dumps(value)}"
     for alias, key in CONFIG_MAPPING[name].attribute_map.items():
         if key in seen and alias not in usual:
             yield f"{alias} is {key}"

@@ -71,6 +71,11 @@ OWN = {
     "afmoe": {"mup_enabled": [False, True]},
     "bamba": {"attn_layer_indices": [[0], [1, 3]]},
     "bitnet": {"hidden_act": ["relu2", "silu"], "tie_word_embeddings": [False, True]},
+    "cohere_compass_text": {
+        "layer_types": [["full_attention"] * 4, ["sliding_attention", "full_attention"] * 2, ["sliding_attention"] * 4],
+        "rope_parameters": [{kind: {"rope_type": "default", "rope_theta": base} for kind in ("full_attention", "sliding_attention")} for base in (100.0, 10000.0)],
+    },
+    "dbrx": {"tie_word_embeddings": [False], "attn_config": [{"rope_theta": 10000.0, "clip_qkv": bound} for bound in (2.0, 0.3)], "ffn_config": [{"moe_top_k": 2}]},
     "gemma4_text": {"num_kv_shared_layers": [0]},
     "gemma4_unified_text": {"num_kv_shared_layers": [0]},
     "gpt_neo": {"attention_types": [[[["global", "local"], 2]], [[["local"], 4]]]},
@@ -148,8 +153,10 @@ def other(key, value, r, base):
         return r.choice([name for name in ACTIVATIONS if name != value])
     if isinstance(value, float) and value:
         return r.choice([0.5, 1.0]) if re.search(r"partial|pct", key) else value * r.choice([0.5, 2.0, 1.5])
-    if value is None and re.search(r"softcap|clip|clamp", key):
+    if value is None and re.search(r"softcap|clip|clamp|softmax_scale", key):
         return r.choice([0.3, 2.0])
+    if key.endswith("_act_fn") and isinstance(value, dict):
+        return {**value, "name": r.choice(ACTIVATIONS)}
     if isinstance(value, int) and 0 < value < 10 and key not in SIZES:
         return value + r.choice([1, 2])
     if key in ("rope_parameters",) and isinstance(value, dict) and "rope_type" in value:
@@ -159,6 +166,16 @@ def other(key, value, r, base):
     if key == "layer_types" and isinstance(value, list) and set(value) <= {"sliding_attention", "full_attention"}:
         return [r.choice(["sliding_attention", "full_attention"]) for _ in range(4)]
     return None
+
+
+def is_part(value):
+    """Whether a value is the config of a part of the model."""
+    return isinstance(value, dict) and "architectures" in value
+
+
+def nested(base):
+    """The fields in configs of parts: the part's name, the field's, and its default."""
+    return [(part, key, value) for part, fields in base.items() if is_part(fields) for key, value in fields.items() if key not in base]
 
 
 def other_values(key, value, base, r):
@@ -175,6 +192,7 @@ def usual(name):
     """A small config in which every flag is on: what one turns off, nothing else would change."""
     base = transformers.CONFIG_MAPPING[name]().to_dict()
     own = smallest(base, lambda values: values[len(values) // 2])
+    own |= {part: own.get(part, {}) | {key: SIZES[key][0] for key in base[part] if key in SIZES} for part in base if is_part(base[part])}
     return own | {f"use_{key}": True for key in own if f"use_{key}" in base}
 
 
@@ -184,11 +202,20 @@ def draw(name, r):
     base = class_().to_dict()
     own = smallest(base, r.choice)
     rate = r.choice([0.1, 0.3])
+    return own | changes(base, own, rate, r)
+
+
+def changes(base, own, rate, r):
+    """Other values of some of the fields that are not chosen yet."""
+    found = {}
     for key, value in base.items():
-        if key not in own and not APART.search(key) and r.random() < (0.6 if "rope" in key else rate):
+        if is_part(value):
+            part = own.get(key, {}) | {name: r.choice(sizes) for name, sizes in SIZES.items() if name in value}
+            found[key] = part | changes(value, part, rate, r)
+        elif key not in own and not APART.search(key) and r.random() < (0.6 if "rope" in key else rate):
             changed = other(key, value, r, base)
-            own |= {} if changed is None else {key: changed}
-    return own
+            found |= {} if changed is None else {key: changed}
+    return found
 
 
 def build(name, own, seed):

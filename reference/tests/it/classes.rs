@@ -110,6 +110,21 @@ fn other_key_heads_of_latent_attention_are_refused() {
     assert!(error.contains("num_key_value_heads"), "{error}");
 }
 
+/// Keys in the config of a part are compared with what the class computes, as those of the model are.
+#[test]
+fn keys_of_parts_that_are_not_computed_are_refused() {
+    for (key, value) in
+        [("moe_normalize_expert_weights", Value::Null), ("ffn_act_fn", json!({"name": "tanh"}))]
+    {
+        let (model, _folder) = model("dbrx", |config| config["ffn_config"][key] = value);
+        let error = Plan::of(&model).expect_err(key).to_string();
+        assert!(error.contains(key) && error.contains("not computed"), "{error}");
+    }
+    let usual = json!({"name": "silu"});
+    let (model, _folder) = model("dbrx", |config| config["ffn_config"]["ffn_act_fn"] = usual);
+    Plan::of(&model).expect("the class's default");
+}
+
 /// The plan of a model in GGUF, as another program writes it, with these keys.
 fn plan_in_gguf(model: Model, keys: &[(&str, weighbridge::metadata::Value<'_>)]) -> Plan {
     let (_, folder) = converted(model, Container::Gguf).unwrap_or_else(|error| panic!("{error}"));

@@ -11,6 +11,7 @@ mod bloom;
 mod canonical;
 mod check;
 mod cohere;
+mod dbrx;
 mod decoder;
 mod deepseek;
 mod ernie;

@@ -16,7 +16,7 @@ macro_rules! steps {
 
 #[rustfmt::skip]
 static STEPS: &[(&str, Steps)] = steps! {
-    bert bloom cohere deepseek ernie exaone exaone4 falcon falcon_h1 gemma gpt2 gpt_neox
+    bert bloom cohere dbrx deepseek ernie exaone exaone4 falcon falcon_h1 gemma gpt2 gpt_neox
     gpt_oss granite hunyuan jamba jina_bert kimi_linear lfm2 llama llama4 mamba mimo_v2 minicpm3
     minimax modernbert nemotron nemotron_h nemotron_nas nomic_bert olmo openelm phi qwen qwen3_next seed_oss stablelm starcoder2 t5
     whisper

@@ -516,6 +516,19 @@ fn mlx_lm_reads_the_width_of_lfm2_twice() {
     assert_eq!(of(32.into()), 32);
 }
 
+/// The class reads it at the top alone.
+#[test]
+fn configs_of_dbrx_in_mlx_hold_the_base_where_mlx_lm_reads_it() {
+    let parts = json!({
+        "n_heads": 4, "num_key_value_heads": 4, "rope_theta": 500000.0,
+        "attn_config": {"kv_n_heads": 1, "rope_theta": 100.0, "clip_qkv": 8.0},
+        "ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 4, "moe_top_k": 2},
+    });
+    let config = mlx_config(&stated("dbrx", &parts));
+    let attention = json!({"kv_n_heads": 1, "rope_theta": 500000.0, "clip_qkv": 8.0});
+    assert_eq!(config["attn_config"], attention);
+}
+
 #[test]
 fn starcoder_2_has_a_window() {
     let model = listed("starcoder2", &json!({"max_position_embeddings": 64}));
