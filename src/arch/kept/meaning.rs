@@ -258,6 +258,8 @@ impl Reader<'_> {
         }
         let part = part.or_else(|| real("partial_rotary_factor"));
         let part = part.or_else(|| self.outer("partial_rotary_factor"));
+        // MiniMax M2 states the rotated elements instead.
+        let part = part.or_else(|| Some(self.real("rotary_dim")? / self.head_width()?));
         let kind = of("rope_type").or_else(|| of("type")).and_then(Json::as_str);
         // Without a factor, nothing is scaled.
         let kind =

@@ -545,6 +545,23 @@ mod tests {
         assert!(losses(4).contains("layers with rotary embeddings"), "{}", losses(4));
     }
 
+    /// MiniMax M2 states the number of rotated elements of a head.
+    #[test]
+    fn rotated_elements_are_a_part_of_the_head() {
+        let config = |key: &str, value: Json| {
+            let sizes = json!({"model_type": "minimax_m2", "head_dim": 32, "rope_theta": 1e4});
+            let mut config = map(sizes);
+            config.insert(key.to_owned(), value);
+            config
+        };
+        let losses = |elements: u32| {
+            let derived = config("partial_rotary_factor", json!(0.5));
+            Kept::of(&config("rotary_dim", elements.into()), &derived, 2, true).losses.join("; ")
+        };
+        assert_eq!(losses(16), "");
+        assert!(losses(8).contains("partial_rotary_factor 0.25"), "{}", losses(8));
+    }
+
     /// llama.cpp always rounds them, which no key of GGUF says.
     #[test]
     fn bounds_of_yarn_that_are_not_rounded_are_a_loss() {
