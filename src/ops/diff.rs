@@ -1,5 +1,6 @@
 //! The `diff` verb: compares the names, shapes and values of two models in any containers.
 
+mod beside;
 mod clipping;
 mod error;
 mod report;
@@ -242,6 +243,7 @@ impl TensorPairs {
             let advice = format!("A: {}; B: {}", a.resolution()?, b.resolution()?);
             return Err(Error::mismatch(fault).in_file(path).advise(advice));
         }
+        pairs.notes.extend(beside::differing(a, b)?);
         Ok(pairs)
     }
 

@@ -585,6 +585,21 @@ fn a_note_says_what_was_probably_meant() {
     });
     let equal = said(&["diff", &lists[0], &lists[1]]);
     assert!(equal.contains("their metadata differs in 1 key (`meta get`): a.list"), "{equal}");
+    let tuned = path("tuned");
+    said(&["convert", HF, &tuned, "--to", "safetensors"]);
+    let config = std::path::Path::new(&tuned).join("tokenizer_config.json");
+    let text = std::fs::read_to_string(&config).expect("a document");
+    let text = text.replacen('{', "{\"added\": 1, \"transformers_version\": \"9\",", 1);
+    std::fs::write(&config, text).expect("written");
+    std::fs::write(config.with_file_name("vocab.txt"), "a").expect("written");
+    let equal = said(&["diff", HF, &tuned]);
+    for words in [
+        "the files beside the weights differ: ",
+        "tokenizer_config.json (added)",
+        "vocab.txt (only in B)",
+    ] {
+        assert!(equal.contains(words), "{equal}");
+    }
     let shards = path("shards");
     said(&["split", GGUF, &shards, "--max-tensors", "10"]);
     let both = [1, 2].map(|number| format!("{shards}-0000{number}-of-00002.gguf"));

@@ -1,0 +1,64 @@
+//! The files beside the weights of two models: configs, tokenizers, templates and settings.
+
+use std::collections::BTreeMap;
+
+use crate::bytes::Text;
+use crate::error::Result;
+use crate::json::Json;
+use crate::model::Model;
+use crate::store::Encoding;
+
+/// The number of keys of a document that are named.
+const SHOWN: usize = 3;
+/// Keys that say how a document was written.
+const WRITER: &[&str] = &["transformers_version", "_name_or_path"];
+
+/// The files that differ, with the first keys of documents that do; `None` if none differs, or if a file with all
+/// metadata has none beside it.
+///
+/// # Errors
+///
+/// `LimitExceeded`; `Io` if a file cannot be read.
+pub(super) fn differing(a: &Model, b: &Model) -> Result<Option<String>> {
+    let is_gguf = |model: &Model| matches!(model.encoding(), Encoding::Gguf | Encoding::Ggml);
+    if is_gguf(a) || is_gguf(b) {
+        return Ok(None);
+    }
+    let files = |model: &Model| {
+        let files = model.store().read_companions()?.into_iter();
+        Ok::<BTreeMap<_, _>, crate::error::Error>(
+            files.filter(|(name, _)| !name.ends_with(".py")).collect(),
+        )
+    };
+    let (of_a, mut of_b) = (files(a)?, files(b)?);
+    let mut found = Vec::new();
+    for (name, bytes) in &of_a {
+        match of_b.remove(name) {
+            None => found.push(format!("{name} (only in A)")),
+            Some(other) if other == *bytes => {}
+            Some(other) => {
+                found.extend(document(bytes, &other).map(|keys| format!("{name}{keys}")))
+            }
+        }
+    }
+    found.extend(of_b.keys().map(|name| format!("{name} (only in B)")));
+    Ok((!found.is_empty())
+        .then(|| format!("the files beside the weights differ: {}", found.join(", "))))
+}
+
+/// The keys in which two documents differ, in parentheses; `None` if they say the same.
+fn document(a: &[u8], b: &[u8]) -> Option<String> {
+    let (Ok(Json::Object(a)), Ok(Json::Object(b))) = (Json::parse(a), Json::parse(b)) else {
+        return Some(String::new());
+    };
+    let of_a = a.keys().filter(|key| a.get(key) != b.get(key));
+    let of_b = b.keys().filter(|key| !a.contains_key(key));
+    let keys: Vec<&String> =
+        of_a.chain(of_b).filter(|key| !WRITER.contains(&key.as_str())).collect();
+    let brief = |key: &&String| Text::new(key.as_bytes()).brief().to_string();
+    let mut shown: Vec<String> = keys.iter().take(SHOWN).map(brief).collect();
+    if let more @ 1.. = keys.len().saturating_sub(SHOWN) {
+        shown.push(format!("{more} more"));
+    }
+    (!keys.is_empty()).then(|| format!(" ({})", shown.join(", ")))
+}
