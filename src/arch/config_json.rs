@@ -116,13 +116,21 @@ pub(crate) fn without_padding(config: &mut Map<String, Json>) {
     }
 }
 
+/// The class that a config names.
+pub(crate) fn class_name(config: &Json) -> Option<&str> {
+    config.get("architectures")?.as_array()?.first()?.as_str()
+}
+
+/// The class of this name.
+pub(crate) fn class(name: &str) -> Option<&'static Class> {
+    family::variants().flat_map(|variant| variant.classes).find(|own| own.class == name)
+}
+
 /// The class of the language model that a class of LLaVA's own code extends, as `LlavaLlamaForCausalLM` does. Its config has
 /// the keys of both (`llava/model/language_model` of LLaVA 1.5 and 1.6).
 pub(crate) fn class_in_llava(config: &Json) -> Option<&'static Class> {
-    let class = config.get("architectures")?.as_array()?.first()?.as_str()?;
-    let text = class.strip_prefix("Llava").filter(|text| text.ends_with("ForCausalLM"))?;
-    let mut classes = family::variants().flat_map(|variant| variant.classes);
-    classes.find(|own| own.class == text)
+    let text = class_name(config)?.strip_prefix("Llava")?;
+    class(text.ends_with("ForCausalLM").then_some(text)?)
 }
 
 /// The config of the language model alone, if `config.json` is that of a model with images whose

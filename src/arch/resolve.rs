@@ -57,6 +57,11 @@ pub(crate) fn architecture_name(store: &Store) -> Result<Option<Field<String>>> 
             }
         }
     }
+    let class = store.document("config.json").and_then(config_json::class_name);
+    if let Some(class) = class.and_then(config_json::class) {
+        let source = FieldSource::document("config.json", "architectures");
+        return Ok(Some(named(class.model_type, source)));
+    }
     let publishers = architectures().into_iter().find(|row| is_publishers(store, row));
     if let Some(row) = publishers.filter(|_| store.document("params.json").is_some()) {
         let source = "params.json, and tensors with Mistral's own names";
@@ -84,10 +89,15 @@ pub(crate) fn config_reader(store: &Store) -> Result<ConfigReader<'_>> {
                  Mistral's and Meta's transformers",
             )
             .advise("a model with other tensors, such as Mamba's, can be read in the form that has config.json"),
-            None => Error::unsupported(
-                "no config: neither general.architecture nor a config.json with model_type",
-            )
-            .advise("give the directory that holds config.json; `inspect` lists the tensors"),
+            None => match unstated(store) {
+                Some(unstated) => Error::unsupported(unstated).advise(
+                    "add the model_type that configs of such models state; `inspect` lists the tensors",
+                ),
+                None => Error::unsupported(
+                    "no config: neither general.architecture nor a config.json with model_type",
+                )
+                .advise("give the directory that holds config.json; `inspect` lists the tensors"),
+            },
         };
         error.in_file(store.path())
     })?;
@@ -422,9 +432,20 @@ fn reason(store: &Store, named: Option<&Field<String>>, is_known: bool) -> Strin
             let class = other_models::class(store).filter(|_| other.is_some());
             let class = class.map_or_else(String::new, |class| format!("{class} of diffusers: "));
             let other = other_models::draft(store).or(other);
-            format!("{class}{}", other.unwrap_or("no file states the architecture"))
+            let said = other.map(str::to_owned).or_else(|| unstated(store));
+            class + said.as_deref().unwrap_or("no file states the architecture")
         }
     }
+}
+
+/// What a `config.json` has that states no architecture.
+fn unstated(store: &Store) -> Option<String> {
+    let config = store.document("config.json")?;
+    let class = config_json::class_name(config).map_or_else(
+        || "no class in architectures".to_owned(),
+        |class| format!("the class \"{class}\" is not a known one"),
+    );
+    Some(format!("config.json states no model_type, and {class}"))
 }
 
 /// The architecture of this name. A GGUF file that keeps a whole document is of that document's, if it is written under this

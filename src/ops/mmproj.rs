@@ -83,8 +83,9 @@ fn tower(model: &Model) -> Result<(&'static Tower, TowerConfig<'_>)> {
         let fault = "a GGUF file with a language model contains no vision model";
         return Err(Error::unsupported(fault).advise("convert the original directory (mmproj)"));
     }
-    let config = TowerConfig::of(store)?.filter(|_| towers(model).is_ok_and(|found| found > 0));
-    let Some(config) = config else {
+    let config = TowerConfig::of(store)?;
+    let is_stated = config.is_some();
+    let Some(config) = config.filter(|_| towers(model).is_ok_and(|found| found > 0)) else {
         if let Some(outer) = outer_config(model) {
             let fault =
                 format!("the vision model is part of {outer}, which is not supported (mmproj)");
@@ -103,8 +104,15 @@ fn tower(model: &Model) -> Result<(&'static Tower, TowerConfig<'_>)> {
                 Error::unsupported(fault).advise("give the directory of the whole model (mmproj)")
             );
         }
-        let fault = "the model has no vision model, so that there is no mmproj file to write";
-        return Err(Error::unsupported(fault));
+        return Err(match is_stated {
+            true => Error::unsupported(
+                "config.json describes a vision or audio model, and no stored tensor is known to be of it (mmproj)",
+            )
+            .advise(converter(model)),
+            false => Error::unsupported(
+                "the model has no vision model, so that there is no mmproj file to write",
+            ),
+        });
     };
     let tower = family::tower(&config).ok_or_else(|| {
         let name = config.text("model_type").unwrap_or("?");

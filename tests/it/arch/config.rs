@@ -309,6 +309,26 @@ fn a_text_model_inside_of_another_has_the_sizes_of_its_class() {
     assert!(of(&directory(&json!({"model_type": "llama"})).1).is_err());
 }
 
+/// Code that comes with a model is found by its class alone.
+#[test]
+fn a_config_without_a_model_type_is_of_its_class() {
+    let sizes = json!({"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 32,
+        "intermediate_size": 128, "rms_norm_eps": 1e-6});
+    let with = |class: &str| {
+        let mut config = sizes.clone();
+        config["architectures"] = json!([class]);
+        of(&directory(&config).1)
+    };
+    let config = with("MistralForCausalLM").expect("a known class");
+    assert_eq!(value(&config, "architecture"), "mistral");
+    let said = with("CogVLMForCausalLM").expect_err("an unknown class").to_string();
+    let fault =
+        "config.json states no model_type, and the class \"CogVLMForCausalLM\" is not a known one";
+    assert!(said.contains(fault), "{said}");
+    let said = of(&directory(&sizes).1).expect_err("no class").to_string();
+    assert!(said.contains("no model_type, and no class in architectures"), "{said}");
+}
+
 /// Gemma 3 in Ollama's library states no numbers of rotary embeddings.
 #[test]
 fn gemma3_has_its_bases_without_keys() {
