@@ -122,7 +122,7 @@ fn activation(config: &Json) -> Option<String> {
 }
 
 /// Opens the folder of a module as a model.
-fn open(model: &Model, module: &Module) -> Result<Model> {
+pub(super) fn open(model: &Model, module: &Module) -> Result<Model> {
     let store = model.store();
     let folder = store.module_folder(module).ok_or_else(|| {
         let fault = format!("its folder \"{}\" is not directly next to the weights", module.folder);

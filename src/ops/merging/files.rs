@@ -12,8 +12,6 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, json};
 
-const WEIGHTS: &str = "model.safetensors";
-
 /// A tensor that is merged when it is read.
 #[derive(Debug)]
 pub(super) struct MergedTensor {
@@ -209,13 +207,23 @@ impl MergedFile {
 pub(super) struct MergedFiles {
     pub(super) folder: PathBuf,
     pub(super) documents: Vec<(String, Vec<u8>)>,
-    pub(super) weights: Arc<MergedFile>,
+    /// By name.
+    pub(super) weights: Vec<(String, Arc<MergedFile>)>,
+}
+
+impl MergedFiles {
+    fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        let names = self.documents.iter().map(|(name, _)| name);
+        names.chain(self.weights.iter().map(|(name, _)| name)).map(|name| self.folder.join(name))
+    }
 }
 
 impl FileSystem for MergedFiles {
     fn open(&self, path: &Path) -> Result<Source> {
-        if path == self.folder.join(WEIGHTS) {
-            return Ok(Source::custom(path, Shared(Arc::clone(&self.weights))));
+        if let Some((_, file)) =
+            self.weights.iter().find(|(name, _)| path == self.folder.join(name))
+        {
+            return Ok(Source::custom(path, Shared(Arc::clone(file))));
         }
         let named = self.documents.iter().find(|(name, _)| path == self.folder.join(name));
         let (_, bytes) = named.ok_or_else(|| Error::not_found("no such file").in_file(path))?;
@@ -223,13 +231,9 @@ impl FileSystem for MergedFiles {
     }
 
     fn names(&self, folder: &Path) -> Result<Vec<String>> {
-        let paths = self.documents.iter().map(|(name, _)| self.folder.join(name));
-        let within = paths.filter(|path| path.parent() == Some(folder));
+        let within = self.paths().filter(|path| path.parent() == Some(folder));
         let name = |path: PathBuf| Some(path.file_name()?.to_str()?.to_owned());
-        let mut names: Vec<String> = within.filter_map(name).collect();
-        if folder == self.folder {
-            names.push(WEIGHTS.to_owned());
-        }
+        let names: Vec<String> = within.filter_map(name).collect();
         match names.is_empty() {
             true => Err(Error::not_found("no such folder").in_file(folder)),
             false => Ok(names),
@@ -237,7 +241,6 @@ impl FileSystem for MergedFiles {
     }
 
     fn exists(&self, path: &Path) -> bool {
-        path == self.folder.join(WEIGHTS)
-            || self.documents.iter().any(|(name, _)| path == self.folder.join(name))
+        self.paths().any(|own| own == path)
     }
 }

@@ -8,6 +8,7 @@ mod files;
 mod keep;
 mod layers;
 mod methods;
+mod modules;
 mod plan;
 mod recipe;
 mod rows;
@@ -38,6 +39,7 @@ use arithmetic::{Input, Merge};
 use files::{MergedFile, MergedFiles, MergedTensor};
 use layers::{Layers, in_layer, place_of};
 pub use methods::MergeMethod;
+use modules::MergedModules;
 use plan::Vocabulary;
 pub use recipe::{MergeRecipe, MergeSlice, MergeSource, SliceSource};
 use rows::TokenRows;
@@ -86,10 +88,15 @@ pub fn merge_models(recipe: &MergeRecipe) -> Result<Model> {
     let plan = Plan { recipe, sources: &sources, main, vocabulary: vocabulary_rows, layers };
     notes.extend(plan.taken_whole());
     let planned = plan.tensors()?;
-    let documents = documents(recipe, main, vocabulary.as_ref())?;
+    let mut documents = documents(recipe, main, vocabulary.as_ref())?;
+    let MergedModules { files, mut weights, notes: of_modules } = MergedModules::of(recipe, main)?;
+    let is_new = |(name, _): &(String, Vec<u8>)| documents.iter().all(|(other, _)| other != name);
+    let files: Vec<_> = files.into_iter().filter(is_new).collect();
+    documents.extend(files);
+    notes.extend(of_modules);
+    weights.push(("model.safetensors".to_owned(), Arc::new(MergedFile::new(planned)?)));
     let folder = PathBuf::from("merged");
-    let file = MergedFile::new(planned)?;
-    let files = MergedFiles { folder: folder.clone(), documents, weights: Arc::new(file) };
+    let files = MergedFiles { folder: folder.clone(), documents, weights };
     let model = OpenOptions::new().files(files).open(folder)?;
     match (vocabulary, &model.config()?.vocab_size) {
         (Some(wanted), Some(found)) if u64::from(found.value) != wanted.count => {

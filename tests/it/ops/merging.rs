@@ -237,6 +237,48 @@ fn a_merged_model_is_converted_and_quantized() -> Result<()> {
     Ok(())
 }
 
+/// The sample as sentence-transformers has a model, whose dense layer has this value everywhere.
+fn with_modules(value: f32) -> tempfile::TempDir {
+    let files = copy_of(sample("hf"));
+    let module =
+        |path: &str, kind: &str| format!("{{\"path\": \"{path}\", \"type\": \"a.{kind}\"}}");
+    let listed =
+        [module("", "Transformer"), module("1_Pooling", "Pooling"), module("2_Dense", "Dense")];
+    put(files.path(), "modules.json", format!("[{}]", listed.join(",")));
+    put(files.path(), "sentence_bert_config.json", "{}");
+    put(files.path(), "1_Pooling/config.json", "{\"pooling_mode_mean_tokens\": true}");
+    let dense = Safetensors::new().tensor("linear.weight", "F32", &[2, 2], f32s(&[value; 4]));
+    put(files.path(), "2_Dense/model.safetensors", dense.build());
+    put(files.path(), "2_Dense/config.json", "{\"in_features\": 2, \"out_features\": 2}");
+    files
+}
+
+/// Their weights are merged, their files those of the first model. A model without them leaves them as they are.
+#[test]
+fn modules_of_sentence_transformers_are_merged() -> Result<()> {
+    let (a, b) = (with_modules(1.0), with_modules(2.0));
+    let dense_of = |second: &std::path::Path| {
+        let mut recipe = MergeRecipe::new(MergeMethod::Linear);
+        recipe.add(Model::open(a.path())?, 0.25);
+        recipe.add(Model::open(second)?, 0.75);
+        let merged = merge_models(&recipe)?;
+        let out = tempfile::tempdir().expect("a folder");
+        let path = out.path().join("out");
+        let options = ConvertOptions::new(&weighbridge::container::SAFETENSORS);
+        let plan = ops::convert(&merged, &options)?;
+        let is_noted = plan.notes.iter().any(|note| note.contains("2_Dense"));
+        plan.run(&path, &WriteOptions::new())?;
+        for file in ["1_Pooling/config.json", "2_Dense/config.json", "sentence_bert_config.json"] {
+            assert!(path.join(file).is_file(), "{file}");
+        }
+        let dense = Model::open(path.join("2_Dense"))?;
+        Ok::<_, weighbridge::Error>((values(&dense, "linear.weight"), is_noted))
+    };
+    assert_eq!(dense_of(b.path())?, (vec![1.75; 4], false));
+    assert_eq!(dense_of(&sample("hf"))?, (vec![1.0; 4], true));
+    Ok(())
+}
+
 /// Plans and reports say which tensors are computed, whoever asks for them.
 #[test]
 fn plans_name_what_is_merged() -> Result<()> {
