@@ -101,8 +101,27 @@ pub(crate) fn config_reader(store: &Store) -> Result<ConfigReader<'_>> {
         };
         error.in_file(store.path())
     })?;
+    if let Some(fault) = other_pairs(store, &named.value) {
+        return Err(Error::unsupported(fault).in_file(store.path()).in_key("rope_traditional"));
+    }
     let defaults = family::defaults(&named.value);
     Ok(ConfigReader::new(store, named, defaults))
+}
+
+/// Why rows of q and k pair otherwise than their names say. The scripts before mlx-lm and its classes read a key for it;
+/// transformers has none.
+fn other_pairs(store: &Store, architecture: &str) -> Option<&'static str> {
+    let is_neighbors = store.document("config.json")?.get("rope_traditional")?.as_bool()?;
+    let row = family::architecture(architecture, false)?;
+    match (detected_dialect(store, Some(row)), is_neighbors) {
+        (Dialect::Publisher, false) => Some(
+            "false: rows of q and k pair as halves, but models with these names pair neighbors, and these are read so",
+        ),
+        (Dialect::Mlx, true) if row.rope == RopeLayout::HalfSplit => Some(
+            "true: rows of q and k pair as neighbors, but in models of this kind halves pair, and these are read so",
+        ),
+        _ => None,
+    }
 }
 
 /// A model to be translated.

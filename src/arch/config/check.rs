@@ -96,6 +96,14 @@ pub(crate) fn room(found: ConfigValue<'_>) -> Checked<u32> {
     Ok(Some(natural(found)?).filter(|&number| number > 0))
 }
 
+/// A number of tokens, or -1 where the tokenizer decides, as in Meta's files.
+pub(crate) fn tokens(found: ConfigValue<'_>) -> Checked<u32> {
+    match integer(found) {
+        Some(-1) => Ok(None),
+        _ => room(found),
+    }
+}
+
 /// A length, or "auto" for one that is derived.
 pub(crate) fn automatic(found: ConfigValue<'_>) -> Checked<u32> {
     match word(found) {

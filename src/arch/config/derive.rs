@@ -14,6 +14,7 @@ use super::pooling;
 use super::read::ConfigReader;
 use super::values::{LayerKind, LayerLayout, NormKind, PerLayer, RopeScalingKind};
 use crate::arch::{Mapping, Resolution};
+use crate::dialect::Dialect;
 use crate::error::{Error, Result};
 use crate::rounding::f32_of;
 use crate::store::tensor::StoredTensor;
@@ -88,6 +89,7 @@ pub(crate) fn derived(reader: &ConfigReader<'_>, resolution: &Resolution) -> Res
     *causal = causal.take().or_else(|| classes::bidirectional(store, resolution));
     let head_dim = draft.head_width(&dim, &n_heads)?;
     let (ffn_dim, ffn_dim_per_layer) = draft.network(&dim);
+    let ffn_dim = ffn_dim.or_else(|| stored_width(store, resolution));
     draft.encoder(&dim, &n_heads, ffn_dim.as_ref());
     let (norm_kind, norm_eps) = draft.norm();
     let layers = draft.layout(n_layers.value);
@@ -733,6 +735,15 @@ fn vocab_size(
         let value = u32::try_from(reader.store.metadata().array(key)?.len()).ok()?;
         Some(Field::derived(value, format!("length of {key}")))
     }))
+}
+
+/// The width of the network in a publisher's files, whose configs may leave it out.
+fn stored_width(store: &Store, resolution: &Resolution) -> Option<Field<u32>> {
+    let is_publishers = resolution.dialect == Dialect::Publisher;
+    let gate =
+        stored(store, resolution, "layers.0.ffn.gate.weight", &[]).filter(|_| is_publishers)?;
+    let rows = u32::try_from(*gate.shape().first()?).ok()?;
+    Some(Field::derived(rows, FieldSource::tensors(format!("rows of {}", gate.name()))))
 }
 
 /// Whether the embedding serves as output matrix.

@@ -80,7 +80,7 @@ parts! {
         ffn_multiplier: f32 = positive, gguf [],                                                           json [];
         ffn_multiple: u32 = size,       gguf [],                                                           json [];
         narrow_ffn_dim: u32 = widest,   gguf [],                                                           json ["intermediate_size"];
-        vocab_size: u32 = room,         gguf ["vocab_size"],                                               json ["vocab_size", "n_vocab", "n_words", "num_vocab", "padded_vocab_size"];
+        vocab_size: u32 = tokens,       gguf ["vocab_size"],                                               json ["vocab_size", "n_vocab", "n_words", "num_vocab", "padded_vocab_size"];
         max_seq_len: u32 = room,        gguf ["context_length", "decoder.context_length"],                 json ["max_target_positions", "max_position_embeddings", "n_ctx", "n_positions", "max_sequence_length", "max_seq_len", "model_max_length", "seq_length"];
         rms_eps: f32 = positive,        gguf ["attention.layer_norm_rms_epsilon"],                         json ["rms_norm_eps", "norm_eps", "layernorm_epsilon"];
         layer_eps: f32 = positive,      gguf ["attention.layer_norm_epsilon"],                             json ["layer_norm_eps", "layer_norm_epsilon"];
@@ -271,7 +271,7 @@ parts! {
         /// Rows of the embedding beyond the vocabulary, which families state (Llama 3.2 with images).
         more_embeddings: u32 = room,      gguf [],                            json [];
         /// Number of token types, or segments (BERT).
-        type_vocab_size: u32 = room,      gguf [],                            json ["type_vocab_size"];
+        type_vocab_size: u32 = tokens,    gguf [],                            json ["type_vocab_size"];
     }
 
     /// State-space layers and linear attention.

@@ -760,6 +760,32 @@ fn params_without_a_length_have_that_of_vllm() {
     }
 }
 
+/// Its converter kept Meta's config: the tokenizer decides the vocabulary, the tensors the width of networks.
+#[test]
+fn files_of_mlx_examples_have_what_their_tensors_say() {
+    let with = |more: Json| {
+        let mut config = json!({"model_type": "llama", "dim": 8, "n_layers": 1, "n_heads": 2, "norm_eps": 1e-5,
+            "multiple_of": 256, "vocab_size": -1});
+        config.as_object_mut().expect("keys").extend(more.as_object().expect("more").clone());
+        let weights = Safetensors::new()
+            .tensor("tok_embeddings.weight", "F32", &[4, 8], vec![0; 128])
+            .tensor("layers.0.feed_forward.w1.weight", "F32", &[6, 8], vec![0; 192]);
+        let folder = folder(&[
+            ("config.json", config.to_string().into_bytes()),
+            ("model.safetensors", weights.build()),
+        ]);
+        of(&Model::open(folder.path()).expect("a model"))
+    };
+    let config = with(json!({})).expect("a config");
+    assert_eq!(
+        [config.vocab_size.map(|f| f.value), config.ffn_dim.map(|f| f.value)],
+        [Some(4), Some(6)]
+    );
+    with(json!({"rope_traditional": true})).expect("what the names say");
+    let said = with(json!({"rope_traditional": false})).expect_err("other rows").to_string();
+    assert!(said.contains("rope_traditional") && said.contains("pair as halves"), "{said}");
+}
+
 #[test]
 fn mistrals_own_params() {
     let params = json!({
