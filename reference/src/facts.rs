@@ -61,6 +61,7 @@ impl<'m> Facts<'m> {
         let architecture = match (resolution.architecture, assumed) {
             (Some(architecture), None) => architecture,
             (None, Some(assumed)) if resolution.is_by_structure() => assumed,
+            (Some(own), Some(assumed)) if own.name == assumed.name => own,
             (Some(own), Some(assumed)) => {
                 let fault = format!("the model is {}, not {}", own.name, assumed.name);
                 return Err(Error::Unsupported(fault));

@@ -532,7 +532,10 @@ fn check_named(model: &Model, unknown: &[String]) -> Result<()> {
         let class = Text::new(class.as_bytes()).brief();
         format!(": the head of {class}, whose scores are not computed")
     });
-    let fault = format!("{} tensors without a canonical name, {first} first{class}", unknown.len());
+    let fault = match unknown.len() {
+        1 => format!("a tensor without a canonical name, {first}{class}"),
+        count => format!("{count} tensors without a canonical name, {first} first{class}"),
+    };
     Err(Error::Unsupported(fault))
 }
 

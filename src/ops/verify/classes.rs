@@ -106,11 +106,12 @@ fn places(
     faults: &mut Vec<String>,
 ) {
     let class = root.get("architectures").and_then(|list| list[0].as_str());
-    // A class with another head than that of a language model reads the tensors of its head.
-    let headless = class.is_none_or(|class| HEADLESS.iter().any(|end| class.ends_with(end)));
-    let instead = match headless {
-        true => "mlx-lm does not load the model, transformers ignores the tensor",
-        false => "mlx-lm does not load the model, which has a head that only transformers computes",
+    // A class for another task than a language model's reads the tensors of its head.
+    let of_task =
+        |class: &str| class.contains("For") && !HEADLESS.iter().any(|end| class.ends_with(end));
+    let instead = match class.is_some_and(of_task) {
+        false => "mlx-lm does not load the model, transformers ignores the tensor",
+        true => "mlx-lm does not load the model, which has a head that only transformers computes",
     };
     if let [first, others @ ..] = resolution.unknown.as_slice()
         && !resolution.has_towers()

@@ -149,7 +149,9 @@ impl<'s> KeySource<'s> {
             TokenizerKind::Unigram => self.unigram(has_fallback, out),
             other => {
                 let fault = format!("unsupported kind of tokenizer: {}", other.name());
-                Err(self.here(Error::unsupported(fault)))
+                let advice = "GGUF has BPE, SentencePiece, Unigram and WordPiece; safetensors and MLX directories keep \
+                              the tokenizer's own files";
+                Err(self.here(Error::unsupported(fault).advise(advice)))
             }
         }
     }

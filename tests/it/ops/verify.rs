@@ -428,6 +428,11 @@ fn tensors_beside_those_of_the_class() {
     assert!(stated.contains("attention_bias is false, but the model has"), "{stated}");
     let one = found_with(&["model.extra"], |_| ());
     assert!(one.contains("model.extra is not a known tensor: mlx-lm does not load"), "{one}");
+    let own = found_with(&["model.extra"], |config| config["architectures"] = json!(["Own"]));
+    assert!(own.contains("does not load the model, transformers ignores the tensor"), "{own}");
+    let head = |config: &mut Json| config["architectures"] = json!(["LlamaForTokenClassification"]);
+    let head = found_with(&["model.extra"], head);
+    assert!(head.contains("a head that only transformers computes"), "{head}");
     let two = found_with(&["model.extra", "model.other"], |_| ());
     assert!(two.contains("model.extra is not a known tensor and 1 more: mlx-lm"), "{two}");
 }
