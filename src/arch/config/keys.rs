@@ -271,7 +271,7 @@ parts! {
         /// Rows of the embedding beyond the vocabulary, which families state (Llama 3.2 with images).
         more_embeddings: u32 = room,      gguf [],                            json [];
         /// Number of token types, or segments (BERT).
-        type_vocab_size: u32 = tokens,    gguf [],                            json ["type_vocab_size"];
+        type_vocab_size: u32 = room,      gguf [],                            json ["type_vocab_size"];
     }
 
     /// State-space layers and linear attention.

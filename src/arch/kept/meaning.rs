@@ -258,8 +258,7 @@ impl Reader<'_> {
         }
         let part = part.or_else(|| real("partial_rotary_factor"));
         let part = part.or_else(|| self.outer("partial_rotary_factor"));
-        // MiniMax M2 states the rotated elements instead.
-        let part = part.or_else(|| Some(self.real("rotary_dim")? / self.head_width()?));
+        let part = part.or_else(|| self.rotated_elements());
         let kind = of("rope_type").or_else(|| of("type")).and_then(Json::as_str);
         // Without a factor, nothing is scaled.
         let kind =
@@ -339,6 +338,15 @@ impl Reader<'_> {
             }
             false => self.class?.get(key).and_then(Json::as_f64),
         }
+    }
+
+    /// The part of a head that MiniMax M2 states as a number of elements. A class that has a default for it means
+    /// something else.
+    fn rotated_elements(&self) -> Option<f64> {
+        let key = "rotary_dim";
+        let is_field = self.class.is_some_and(|class| class.contains_key(key));
+        let stated = self.document.get(key).filter(|_| !is_field)?.as_f64()?;
+        Some(stated / self.head_width()?)
     }
 
     fn head_width(&self) -> Option<f64> {

@@ -10,8 +10,15 @@ use crate::store::Encoding;
 
 /// The number of keys of a document that are named.
 const SHOWN: usize = 3;
-/// Keys that say how a document was written.
-const WRITER: &[&str] = &["transformers_version", "_name_or_path"];
+/// Keys that say who wrote a document, and how the weights are stored.
+const APART: &[&str] = &[
+    "transformers_version",
+    "_name_or_path",
+    "dtype",
+    "torch_dtype",
+    "quantization",
+    "quantization_config",
+];
 
 /// The files that differ, with the first keys of documents that do; `None` if none differs, or if a file with all
 /// metadata has none beside it.
@@ -37,7 +44,7 @@ pub(super) fn differing(a: &Model, b: &Model) -> Result<Option<String>> {
             None => found.push(format!("{name} (only in A)")),
             Some(other) if other == *bytes => {}
             Some(other) => {
-                found.extend(document(bytes, &other).map(|keys| format!("{name}{keys}")))
+                found.extend(document(bytes, &other).map(|keys| format!("{name}{keys}")));
             }
         }
     }
@@ -54,7 +61,7 @@ fn document(a: &[u8], b: &[u8]) -> Option<String> {
     let of_a = a.keys().filter(|key| a.get(key) != b.get(key));
     let of_b = b.keys().filter(|key| !a.contains_key(key));
     let keys: Vec<&String> =
-        of_a.chain(of_b).filter(|key| !WRITER.contains(&key.as_str())).collect();
+        of_a.chain(of_b).filter(|key| !APART.contains(&key.as_str())).collect();
     let brief = |key: &&String| Text::new(key.as_bytes()).brief().to_string();
     let mut shown: Vec<String> = keys.iter().take(SHOWN).map(brief).collect();
     if let more @ 1.. = keys.len().saturating_sub(SHOWN) {

@@ -89,7 +89,8 @@ pub fn merge_models(recipe: &MergeRecipe) -> Result<Model> {
     notes.extend(plan.taken_whole());
     let planned = plan.tensors()?;
     let mut documents = documents(recipe, main, vocabulary.as_ref())?;
-    let MergedModules { files, mut weights, notes: of_modules } = MergedModules::of(recipe, main)?;
+    let MergedModules { files, mut weights, notes: of_modules } =
+        MergedModules::of(recipe, main, |models| of_module(recipe, main, models))?;
     let is_new = |(name, _): &(String, Vec<u8>)| documents.iter().all(|(other, _)| other != name);
     let files: Vec<_> = files.into_iter().filter(is_new).collect();
     documents.extend(files);
@@ -643,6 +644,33 @@ impl Plan<'_> {
         }
         Ok((tensor, rows))
     }
+}
+
+/// The weights of a module of each model, merged.
+fn of_module(recipe: &MergeRecipe, main: usize, models: &[Model]) -> Result<MergedFile> {
+    let own = recipe.sources.iter().zip(models).map(|(source, model)| MergeSource {
+        model: model.clone(),
+        settings: source.settings.clone(),
+    });
+    let own = MergeRecipe {
+        method: recipe.method,
+        sources: own.collect(),
+        base: recipe.base,
+        settings: recipe.settings.clone(),
+        slices: Vec::new(),
+        vocabulary: None,
+        dtype: recipe.dtype,
+    };
+    let sources = models.iter().map(SourceTensors::of).collect::<Result<Vec<_>>>()?;
+    let layers = Layers::of(sources.iter().flat_map(SourceTensors::with_roles));
+    let plan = Plan { recipe: &own, sources: &sources, main, vocabulary: None, layers };
+    // They follow the last layer.
+    let tensor = |name: &str| {
+        let inputs = (0..sources.len()).map(|source| (source, name.to_owned()));
+        plan.merged(name, inputs.collect(), 1.0, None)
+    };
+    let names = plan.listed().iter().map(|listed| tensor(listed.name()));
+    MergedFile::new(names.collect::<Result<Vec<_>>>()?)
 }
 
 /// The documents of the merged model: those of the model `main`, changed as the recipe says.

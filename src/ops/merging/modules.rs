@@ -4,10 +4,8 @@
 use std::sync::Arc;
 
 use super::files::MergedFile;
-use super::layers::Layers;
-use super::recipe::{MergeRecipe, MergeSource};
+use super::recipe::MergeRecipe;
 use super::tokens::Files;
-use super::{Plan, SourceTensors};
 use crate::bytes::Access;
 use crate::error::Result;
 use crate::model::Model;
@@ -26,10 +24,16 @@ pub(super) struct MergedModules {
 }
 
 impl MergedModules {
+    /// The modules of the model `main`. `merged` merges one of each model.
+    ///
     /// # Errors
     ///
     /// `Mismatch` for weights of other shapes; `Io` if a file cannot be read.
-    pub(super) fn of(recipe: &MergeRecipe, main: usize) -> Result<Self> {
+    pub(super) fn of(
+        recipe: &MergeRecipe,
+        main: usize,
+        merged: impl Fn(&[Model]) -> Result<MergedFile>,
+    ) -> Result<Self> {
         let mut out = Self::default();
         let store = recipe.model(main)?.store();
         for (name, bytes) in store.read_companions()? {
@@ -41,7 +45,7 @@ impl MergedModules {
             for (name, path) in store.files_in(&module.folder)? {
                 let sources = name.ends_with(WEIGHTS).then(|| opened(recipe, module)).flatten();
                 if let Some(sources) = sources {
-                    let file = merged(recipe, main, &sources)?;
+                    let file = merged(&sources)?;
                     out.weights.push((name, Arc::new(file)));
                     continue;
                 }
@@ -66,31 +70,4 @@ fn opened(recipe: &MergeRecipe, module: &Module) -> Option<Vec<Model>> {
         modules::open(&source.model, own?).ok()
     });
     recipe.slices.is_empty().then(|| each.collect())?
-}
-
-/// The weights of a module of each model, merged.
-fn merged(recipe: &MergeRecipe, main: usize, models: &[Model]) -> Result<MergedFile> {
-    let own = recipe.sources.iter().zip(models).map(|(source, model)| MergeSource {
-        model: model.clone(),
-        settings: source.settings.clone(),
-    });
-    let own = MergeRecipe {
-        method: recipe.method,
-        sources: own.collect(),
-        base: recipe.base,
-        settings: recipe.settings.clone(),
-        slices: Vec::new(),
-        vocabulary: None,
-        dtype: recipe.dtype,
-    };
-    let sources = models.iter().map(SourceTensors::of).collect::<Result<Vec<_>>>()?;
-    let layers = Layers::of(sources.iter().flat_map(SourceTensors::with_roles));
-    let plan = Plan { recipe: &own, sources: &sources, main, vocabulary: None, layers };
-    // They follow the last layer.
-    let tensor = |name: &str| {
-        let inputs = (0..sources.len()).map(|source| (source, name.to_owned()));
-        plan.merged(name, inputs.collect(), 1.0, None)
-    };
-    let names = plan.listed().iter().map(|listed| tensor(listed.name()));
-    MergedFile::new(names.collect::<Result<Vec<_>>>()?)
 }

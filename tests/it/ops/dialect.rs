@@ -126,8 +126,7 @@ fn options_of_other_containers_are_refused() {
 #[test]
 fn experts_that_cannot_be_stacked() {
     let stacked = |experts: &[&str]| {
-        let config: Json =
-            json!({"architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 1});
+        let config: Json = json!({"architectures": ["OwnForCausalLM"], "num_hidden_layers": 1});
         let file = experts.iter().fold(Safetensors::new(), |file, expert| {
             let name = format!("model.layers.0.mlp.experts.{expert}.up_proj.weight");
             file.tensor(&name, "F32", &[1, 2], vec![0; 8])
