@@ -15,6 +15,7 @@ use crate::quant::{PAIR_LANES, pair_sums};
 use crate::setters::setters;
 use crate::threads::Threads;
 
+pub use beside::differing_files;
 pub use clipping::{ClippedValue, Clipping};
 pub use error::MeanError;
 pub use report::{
@@ -243,7 +244,6 @@ impl TensorPairs {
             let advice = format!("A: {}; B: {}", a.resolution()?, b.resolution()?);
             return Err(Error::mismatch(fault).in_file(path).advise(advice));
         }
-        pairs.notes.extend(beside::differing(a, b)?);
         Ok(pairs)
     }
 

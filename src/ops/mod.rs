@@ -57,7 +57,7 @@ pub use dialect::{TranslatedTensors, tensors_of_rank};
 pub use diff::{
     ClippedValue, Clipping, DiffOptions, DiffOutcome, DiffReport, DiffedModel, DiffedTensor,
     DifferentTensor, DifferentValues, ElementDiff, MeanError, ModelDiff, TensorDiff, TensorPair,
-    TensorPairs, UnreadTensor, ValueDiff, WorstElement, diff,
+    TensorPairs, UnreadTensor, ValueDiff, WorstElement, diff, differing_files,
 };
 #[cfg(feature = "write")]
 pub use extract::{ExtractedAdapter, adapter_in_gguf, extract_adapter};

@@ -11,7 +11,7 @@ use weighbridge::container::GGUF;
 use weighbridge::metadata::Value;
 use weighbridge::ops::{
     Clipping, DiffOptions, DiffOutcome, DiffReport, MeanError, ModelDiff, TensorDiff, TensorPairs,
-    ValueDiff,
+    ValueDiff, differing_files,
 };
 
 use super::{Done, Filter, no_match};
@@ -26,6 +26,8 @@ use crate::{Status, Stop, note, remark};
 struct Reported<'d> {
     #[serde(flatten)]
     report: DiffReport<'d>,
+    /// The files beside the weights that differ.
+    files: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     clipping: Option<Clipping>,
 }
@@ -67,7 +69,11 @@ pub(crate) fn run(args: &args::Diff) -> Done {
         _ => None,
     };
     drop(bar);
-    let reported = Reported { report: diff.report(), clipping };
+    let files = match args.filter {
+        Some(_) => Vec::new(),
+        None => differing_files(&a, &b)?,
+    };
+    let reported = Reported { report: diff.report(), files, clipping };
     if args.json {
         json::write(&Versioned::new(&reported))?;
     } else {
@@ -82,7 +88,7 @@ pub(crate) fn run(args: &args::Diff) -> Done {
 
 fn write_text(
     args: &args::Diff,
-    Reported { report, clipping }: &Reported<'_>,
+    Reported { report, files, clipping }: &Reported<'_>,
     a: &Model,
     b: &Model,
     diff: &ModelDiff,
@@ -96,6 +102,10 @@ fn write_text(
     }
     out.paragraph(&summary(report), 2)?;
     if let Some(line) = differing_metadata(a, b).filter(|_| diff.is_equal()) {
+        out.paragraph(&line, 0)?;
+    }
+    if !files.is_empty() {
+        let line = format!("the files beside the weights differ: {}", files.join(", "));
         out.paragraph(&line, 0)?;
     }
     if let Some(worst) = worst(diff) {

@@ -20,16 +20,16 @@ const APART: &[&str] = &[
     "quantization_config",
 ];
 
-/// The files that differ, with the first keys of documents that do; `None` if none differs, or if a file with all
-/// metadata has none beside it.
+/// The files beside the weights of two directories that differ, each with the first keys in which a document does:
+/// `tokenizer_config.json (eos_token)`. Empty for a file that holds all metadata itself, as GGUF does.
 ///
 /// # Errors
 ///
 /// `LimitExceeded`; `Io` if a file cannot be read.
-pub(super) fn differing(a: &Model, b: &Model) -> Result<Option<String>> {
+pub fn differing_files(a: &Model, b: &Model) -> Result<Vec<String>> {
     let is_gguf = |model: &Model| matches!(model.encoding(), Encoding::Gguf | Encoding::Ggml);
     if is_gguf(a) || is_gguf(b) {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let files = |model: &Model| {
         let files = model.store().read_companions()?.into_iter();
@@ -49,8 +49,7 @@ pub(super) fn differing(a: &Model, b: &Model) -> Result<Option<String>> {
         }
     }
     found.extend(of_b.keys().map(|name| format!("{name} (only in B)")));
-    Ok((!found.is_empty())
-        .then(|| format!("the files beside the weights differ: {}", found.join(", "))))
+    Ok(found)
 }
 
 /// The keys in which two documents differ, in parentheses; `None` if they say the same.

@@ -221,7 +221,8 @@ fn every_kind_of_difference() {
       ],
       "notes": [
         "neither architecture is known: tensors are paired by stored name"
-      ]
+      ],
+      "files": []
     }
     "#);
     // Tensors that cannot be read are not reported as equal.
