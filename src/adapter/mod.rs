@@ -160,6 +160,11 @@ impl Adapter {
         self.model.path()
     }
 
+    /// The stored tensors of the adapter.
+    pub(crate) fn model(&self) -> &Model {
+        &self.model
+    }
+
     /// Notes on files next to the adapter that are not merged with it.
     pub(crate) fn unread(&self) -> impl Iterator<Item = String> {
         let notes = self.model.notes().iter().filter(|note| note.names_unread);

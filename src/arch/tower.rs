@@ -6,6 +6,8 @@
 //! `arch/family/towers.rs` and `engines/llama.cpp/towers.txt`.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::path::Path;
 
 use super::config::TEXT_CONFIGS;
@@ -93,7 +95,12 @@ pub(crate) struct TowerConfig<'a> {
     section: &'static str,
     object: &'a Map<String, Json>,
     preprocessor: Map<String, Json>,
+    /// The keys of `config.json` that were asked for, with the name of the language model's part before its own.
+    read: RefCell<HashSet<String>>,
 }
+
+/// The documents of the image processor.
+pub(crate) const PROCESSORS: [&str; 2] = ["preprocessor_config.json", "processor_config.json"];
 
 const VISION: &str = "vision_config";
 const AUDIO: &str = "audio_config";
@@ -113,17 +120,15 @@ impl<'a> TowerConfig<'a> {
         };
         let mut preprocessor = Map::new();
         // The later document has precedence, and what is nested in it.
-        for (name, nested) in [
-            ("preprocessor_config.json", "media_proc_cfg"),
-            ("processor_config.json", "image_processor"),
-        ] {
+        for (name, nested) in PROCESSORS.into_iter().zip(["media_proc_cfg", "image_processor"]) {
             let document = store.read_document(name)?.map(Cow::into_owned);
             let Some(Json::Object(document)) = document else { continue };
             let inner = document.get(nested).and_then(Json::as_object).cloned();
             preprocessor.extend(document);
             preprocessor.extend(inner.into_iter().flatten());
         }
-        Ok(Some(Self { path: store.path(), root, section, object, preprocessor }))
+        let read = RefCell::new(["model_type", section].map(str::to_owned).into());
+        Ok(Some(Self { path: store.path(), root, section, object, preprocessor, read }))
     }
 
     /// The word for the part in names of keys: `vision` or `audio`. Names of tensors begin with its first letter.
@@ -145,13 +150,21 @@ impl<'a> TowerConfig<'a> {
 
     /// A value at the top of `config.json`.
     pub(crate) fn outer(&self, key: &str) -> Option<&Json> {
+        self.read.borrow_mut().insert(key.to_owned());
         self.root.get(key).filter(|value| !value.is_null())
     }
 
     /// A value of the language model's config.
     pub(crate) fn language(&self, key: &str) -> Option<&Json> {
-        let inner = TEXT_CONFIGS.iter().find_map(|name| self.root.get(name));
-        inner?.get(key).filter(|value| !value.is_null())
+        let inner = TEXT_CONFIGS.iter().find_map(|name| Some((name, self.root.get(name)?)));
+        let (name, inner) = inner?;
+        self.read.borrow_mut().insert(format!("{name}.{key}"));
+        inner.get(key).filter(|value| !value.is_null())
+    }
+
+    /// Whether a key of `config.json` was asked for, with the name of the language model's part before its own.
+    pub(crate) fn has_read(&self, key: &str) -> bool {
+        self.read.borrow().contains(key)
     }
 
     /// A value of the image processor's documents.
@@ -161,7 +174,7 @@ impl<'a> TowerConfig<'a> {
 
     /// A value of `audio_config`, beside that of a vision model.
     pub(crate) fn audio(&self, key: &str) -> Option<&Json> {
-        self.root.get(AUDIO)?.get(key).filter(|value| !value.is_null())
+        self.outer(AUDIO)?.get(key).filter(|value| !value.is_null())
     }
 
     /// A value of the model's config.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::json::Json;
 
+use crate::adapter::Adapter;
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::kept::{self, Kept};
 use crate::container::gguf::write::SPLIT_KEYS;
@@ -52,9 +53,58 @@ pub(super) fn of_copy(source: &Model) -> Account {
     account
 }
 
+/// Completes the account of a plan that writes a part of a model, or what is derived from it: `rest` gives the
+/// outcome of an item that is not written. It is given the tensor of a part, and the name of each other item.
+///
+/// # Errors
+///
+/// `Io` if the folder of the model cannot be listed.
+pub(super) fn of_part(
+    source: &Model,
+    builder: &mut Builder,
+    rest: impl Fn(ItemKind, &str) -> (Outcome, &'static str),
+) -> Result<()> {
+    let mut account = std::mem::take(builder.account());
+    let left_out = builder.left_out().iter().cloned().collect();
+    tensors(source, builder, &left_out, &mut account);
+    let mut add = |kind, name: String, of: &str| {
+        let (outcome, detail) = rest(kind, of);
+        account.add(kind, name, outcome, detail);
+    };
+    for tensor in source.stored_tensors() {
+        add(ItemKind::Tensor, tensor.name().to_owned(), tensor.name());
+        for part in tensor.segments().filter(|_| tensor.segments().nth(1).is_some()) {
+            add(ItemKind::Part, part.name.spelling().into_owned(), tensor.name());
+        }
+    }
+    for (key, _) in source.metadata().iter() {
+        add(ItemKind::Key, key.spelling().into_owned(), &key.spelling());
+    }
+    for (part, key, _) in config_keys(source) {
+        add(ItemKind::ConfigKey, config_key(part, key), &config_key(part, key));
+    }
+    let attached = source.attachments().iter();
+    let attached = attached.map(|file| if file.name.is_empty() { &file.kind } else { &file.name });
+    for name in attached.cloned().chain(neighbors(source)?) {
+        add(ItemKind::File, name.clone(), &name);
+    }
+    *builder.account() = account;
+    Ok(())
+}
+
+/// Adds the tensors of adapters that are merged into a model, after the paths of the adapters.
+pub(super) fn add_adapters(adapters: &[(Adapter, f64)], account: &mut Account) {
+    for (adapter, _) in adapters {
+        for tensor in adapter.model().stored_tensors() {
+            let name = format!("{}: {}", adapter.path().display(), tensor.name());
+            account.add(ItemKind::Tensor, name, Outcome::Derived, "the weights of the model");
+        }
+    }
+}
+
 const CONFIG: &str = "config.json";
 const DESCRIBES_WEIGHTS: &str = "describes the stored weights";
-const GGUF_KEYS: &str = "the keys of the GGUF file";
+pub(super) const GGUF_KEYS: &str = "the keys of the GGUF file";
 const NO_DOCUMENTS: &str = "a single file has no documents";
 const NO_DOCUMENT: &str = "no document is written that states it";
 
@@ -185,13 +235,9 @@ fn config_keys(source: &Model) -> Vec<(Option<&'static str>, &String, bool)> {
     outer.chain(inner.keys().map(|key| (Some(part), key, true))).collect()
 }
 
-fn add_config_key(
-    (part, key): (Option<&str>, &str),
-    (outcome, detail): (Outcome, &str),
-    account: &mut Account,
-) {
-    let name = part.map_or_else(|| key.to_owned(), |part| format!("{part}.{key}"));
-    account.add(ItemKind::ConfigKey, name, outcome, detail);
+/// The name of a key in reports.
+fn config_key(part: Option<&str>, key: &str) -> String {
+    part.map_or_else(|| key.to_owned(), |part| format!("{part}.{key}"))
 }
 
 /// Accounts for the keys of a directory's `config.json` in a GGUF file that keeps `kept`, if `extra` keys
@@ -207,7 +253,7 @@ pub(super) fn config_in_gguf(source: &Model, kept: &Kept, extra: bool, account: 
             }
             false => (Outcome::LeftOut, "describes the model that the language model is a part of"),
         };
-        add_config_key((part, key), outcome, account);
+        account.add(ItemKind::ConfigKey, config_key(part, key), outcome.0, outcome.1);
     }
 }
 
@@ -232,7 +278,7 @@ fn config_in_directory(source: &Model, builder: &Builder, account: &mut Account)
                 }
             }
         };
-        add_config_key((part, key), outcome, account);
+        account.add(ItemKind::ConfigKey, config_key(part, key), outcome.0, outcome.1);
     }
     Ok(())
 }
@@ -257,20 +303,10 @@ fn files(
         let shown = if name.is_empty() { kind } else { name };
         account.add(ItemKind::File, shown, outcome, detail);
     }
-    let Some(folder) = store.folder() else { return Ok(()) };
-    let opened: Vec<_> = store.files().collect();
-    for name in store.place().names(folder, usize::MAX)? {
-        let path = folder.join(&name);
-        // The neighbors of a single file need not belong to it.
-        let belongs = store.is_directory() || documents().any(|document| document == name);
-        if !belongs || opened.contains(&&*path) {
-            continue;
-        }
-        let slash = if store.place().is_folder(&path) { "/" } else { "" };
-        let name = format!("{name}{slash}");
-        let is_copy = |written: &str| match slash {
-            "" => written == name,
-            _ => written.starts_with(&name),
+    for name in neighbors(source)? {
+        let is_copy = |written: &str| match name.ends_with('/') {
+            false => written == name,
+            true => written.starts_with(&name),
         };
         let written = builder.written_documents().iter().any(|document| is_copy(&document.name));
         let in_gguf = builder.dialect() == Dialect::Gguf;
@@ -292,4 +328,23 @@ fn files(
         account.add(ItemKind::File, &*name, outcome, detail);
     }
     Ok(())
+}
+
+/// The files and folders next to the weights of a model. The names of folders end with a slash.
+fn neighbors(source: &Model) -> Result<Vec<String>> {
+    let store = source.store();
+    let Some(folder) = store.folder() else { return Ok(Vec::new()) };
+    let opened: Vec<_> = store.files().collect();
+    let mut names = store.place().names(folder, usize::MAX)?;
+    // The neighbors of a single file need not belong to it.
+    names.retain(|name| {
+        let belongs = store.is_directory() || documents().any(|document| document == *name);
+        belongs && !opened.contains(&&*folder.join(name))
+    });
+    for name in &mut names {
+        if store.place().is_folder(&folder.join(&*name)) {
+            name.push('/');
+        }
+    }
+    Ok(names)
 }

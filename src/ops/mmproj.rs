@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use super::account;
 use super::rewrite::merge;
-use crate::arch::tower::{Tower, TowerConfig, TowerForm, TowerTensor};
+use crate::arch::tower::{PROCESSORS, Tower, TowerConfig, TowerForm, TowerTensor};
 use crate::arch::transform::{PLUS_ONE, SOFTPLUS, SQUEEZED};
 use crate::arch::{Auxiliary, Resolution, family, other_models};
 use crate::bytes::Text;
@@ -19,7 +20,9 @@ use crate::recipe::FileType;
 use crate::store::Encoding;
 use crate::tokenizer::Tokenizer;
 use crate::translate;
-use crate::write::{Builder, Method, OutTensor, Output, Precision, Producer, WritePlan, encoded};
+use crate::write::{
+    Builder, ItemKind, Method, OutTensor, Outcome, Output, Precision, Producer, WritePlan, encoded,
+};
 
 /// Dtypes of the matrices of a vision model that llama.cpp's converter offers.
 const DTYPES: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DType::Q8_0];
@@ -28,7 +31,7 @@ const DTYPES: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DType::Q8_0];
 pub(super) const ATTACHED: &str = "the vision or audio model is a file of its own in the store (projector), which is left \
      out: converting with mmproj copies that file";
 
-/// What llama.cpp has for a vision or audio model whose form in GGUF is not known here.
+/// llama.cpp's script for a vision or audio model whose form in GGUF is not known here.
 fn converter(model: &Model) -> String {
     if is_of_mlx(model) {
         return "the names and the layout of convolutions may be mlx-vlm's: convert the directory that the MLX model was \
@@ -225,6 +228,17 @@ pub(super) fn projector(model: &Model, precision: Precision) -> Result<Builder> 
     *builder.metadata() =
         translate::projector_metadata(model, tower, &config, weights, FileType::number_of(most))?;
     builder.leave_out(left);
+    // The width of the language model is a key of the file.
+    let width = model.config()?.dim.source.to_string();
+    account::of_part(model, &mut builder, |kind, name| match kind {
+        ItemKind::Tensor | ItemKind::Part => (Outcome::LeftOut, "a part of the language model"),
+        ItemKind::ConfigKey if config.has_read(name) || width.ends_with(&format!(" {name}")) => {
+            (Outcome::Derived, account::GGUF_KEYS)
+        }
+        ItemKind::File if name == "config.json" => (Outcome::Derived, "see its keys"),
+        ItemKind::File if PROCESSORS.contains(&name) => (Outcome::Derived, account::GGUF_KEYS),
+        _ => (Outcome::LeftOut, "describes the language model"),
+    })?;
     Ok(builder)
 }
 

@@ -216,6 +216,7 @@ fn projector(model: &Model, writer: &Writer, options: &ConvertOptions) -> Result
     let mut builder = mmproj::projector(model, options.precision)?;
     model.merged().iter().for_each(|note| builder.note(note.clone()));
     towers::projector_flags(model).into_iter().for_each(|note| builder.note(note));
+    account::add_adapters(&options.adapters, builder.account());
     builder.plan()
 }
 
@@ -272,7 +273,9 @@ fn planned(
     if writer.dialect != Dialect::Gguf && store.is_none() && mmproj::attached(model).is_some() {
         builder.note(mmproj::ATTACHED);
     }
-    judged(builder, model, options.finish.unloadable)
+    let mut plan = judged(builder, model, options.finish.unloadable)?;
+    account::add_adapters(&options.adapters, &mut plan.account);
+    Ok(plan)
 }
 
 /// Checks that a model with merged adapters can be written. `gguf_store` is the store that a GGUF model is

@@ -7,9 +7,10 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::metadata::Value;
 use crate::model::{Model, Tensor};
+use crate::ops::account;
 use crate::shape;
 use crate::translate;
-use crate::write::{Builder, WritePlan};
+use crate::write::{Builder, ItemKind, Outcome, WritePlan};
 
 /// Plans an adapter as the GGUF file that llama.cpp's `convert_lora_to_gguf.py` writes: the matrices in the
 /// names and the row order that the base has in GGUF, with one alpha. They keep their dtypes unless one is
@@ -54,5 +55,14 @@ pub fn adapter_in_gguf(adapter: &Adapter, base: &Model, dtype: Option<DType>) ->
             None => builder.add(tensor.name(), tensor)?,
         }
     }
+    account::of_part(adapter.model(), &mut builder, |kind, name| match kind {
+        ItemKind::Tensor | ItemKind::Part => {
+            (Outcome::LeftOut, "GGUF has no place for what it changes")
+        }
+        ItemKind::File if name != "adapter_config.json" => {
+            (Outcome::LeftOut, "not a part of the adapter")
+        }
+        _ => (Outcome::Derived, account::GGUF_KEYS),
+    })?;
     builder.plan()
 }

@@ -3,7 +3,7 @@
 mod in_gguf;
 mod low_rank;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::arch::Dialect;
@@ -13,7 +13,8 @@ use crate::engines::transformers::name_in_class;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, json};
 use crate::model::{Model, Tensor};
-use crate::write::{Builder, WritePlan};
+use crate::ops::account;
+use crate::write::{Builder, ItemKind, Outcome, WritePlan};
 pub use in_gguf::adapter_in_gguf;
 use low_rank::{Factors, nearest};
 
@@ -93,6 +94,8 @@ pub fn extract_adapter(base: &Model, tuned: &Model, rank: u64) -> Result<Extract
     if changed.is_empty() {
         return Err(Error::mismatch("the models have the same values").in_file(tuned.path()));
     }
+    let stored = changed.iter().flat_map(|(_, after)| after.stored_names());
+    let differing: HashSet<String> = stored.map(|name| name.spelling().into_owned()).collect();
     let all: Vec<Tensor> = after.iter().map(in_class).collect();
     let mut found = Found::of(&all, &changed);
     for (own, after) in changed {
@@ -101,6 +104,15 @@ pub fn extract_adapter(base: &Model, tuned: &Model, rank: u64) -> Result<Extract
     found.add_unchanged(&mut builder, &all)?;
     let config = found.config(rank, &base.path().to_string_lossy());
     builder.document("adapter_config.json", format!("{config:#}\n").into_bytes())?;
+    account::of_part(tuned, &mut builder, |kind, name| match kind {
+        ItemKind::Tensor | ItemKind::Part if differing.contains(name) => {
+            (Outcome::Derived, "the matrices of the adapter")
+        }
+        ItemKind::Tensor | ItemKind::Part => {
+            (Outcome::LeftOut, "the base model has the same values")
+        }
+        _ => (Outcome::LeftOut, "describes the model, not the adapter"),
+    })?;
     Ok(ExtractedAdapter { plan: builder.plan()?, pairs: found.pairs })
 }
 
@@ -142,7 +154,7 @@ fn ends(name: &str) -> impl Iterator<Item = &str> {
 }
 
 impl Found {
-    /// What PEFT is to change of the modules of `all` for the tensors that differ.
+    /// The changes that PEFT makes to the modules of `all`, for the tensors that differ.
     fn of(all: &[Tensor], changed: &[(Tensor, Tensor)]) -> Self {
         let mut found = Self::default();
         let matrices: BTreeSet<&str> =

@@ -63,7 +63,9 @@ fn model(config: &Json, vision: &[(&str, &[u64])]) -> TempDir {
 fn projector(source: &Path, options: ConvertOptions) -> Result<(TempDir, Model, Vec<String>)> {
     let target = tempfile::tempdir().expect("a temporary folder");
     let path = target.path().join("mmproj.gguf");
-    let plan = ops::convert(&Model::open(source)?, &options.projector(true))?;
+    let source = Model::open(source)?;
+    let plan = ops::convert(&source, &options.projector(true))?;
+    assert_eq!(crate::write::account::lacking(&source, &plan, "mmproj"), [""; 0]);
     let notes = plan.notes.clone();
     plan.run(&path, &WriteOptions::new())?;
     let model = Model::open(&path)?;

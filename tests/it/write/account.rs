@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value as Json;
+use weighbridge::adapter::Adapter;
 use weighbridge::container::{Container, GGUF, MLX, OLLAMA, SAFETENSORS};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::recipe::FileType;
@@ -43,9 +45,11 @@ fn items(model: &Model) -> Vec<(ItemKind, String)> {
     items.extend(keys.map(|(key, _)| (ItemKind::Key, key.spelling().into_owned())));
     if let Some(config) = model.document("config.json").and_then(|json| json.as_object()) {
         for (key, value) in config {
-            match value.as_object().filter(|_| key == "text_config") {
-                Some(text) => items
-                    .extend(text.keys().map(|k| (ItemKind::ConfigKey, format!("text_config.{k}")))),
+            let is_inner = ["text_config", "llm_config"].contains(&key.as_str());
+            match value.as_object().filter(|_| is_inner) {
+                Some(text) => {
+                    items.extend(text.keys().map(|k| (ItemKind::ConfigKey, format!("{key}.{k}"))));
+                }
                 None => items.push((ItemKind::ConfigKey, key.clone())),
             }
         }
@@ -85,7 +89,13 @@ fn unaccounted(model: &Model, plan: weighbridge::Result<WritePlan>, what: &str) 
             return Vec::new();
         }
     };
-    let account = outcomes(&plan.account);
+    lacking(model, &plan, what)
+}
+
+/// The items without an outcome. Tensors of merged adapters have their paths before their names.
+pub(crate) fn lacking(model: &Model, plan: &WritePlan, what: &str) -> Vec<String> {
+    let mut account = outcomes(&plan.account);
+    account.retain(|(_, name), _| !name.starts_with('/'));
     let items = items(model);
     let is_in = |(kind, name): &&(ItemKind, String)| {
         !account.contains_key(&(format!("{kind:?}"), name.as_str()))
@@ -139,6 +149,49 @@ fn families_are_accounted_for() {
     }
     assert!(lacking.is_empty(), "{} items:\n{}", lacking.len(), lacking.join("\n"));
     assert!(plans > 100, "{plans} plans");
+}
+
+/// Adapters that are derived, written as GGUF and merged.
+#[test]
+fn adapters_are_accounted_for() {
+    let base = Model::open(sample("hf")).expect("a model");
+    let folder = crate::support::copy_of(sample("hf"));
+    let file = folder.path().join("model.safetensors");
+    let mut bytes = std::fs::read(&file).expect("weights");
+    let length = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")) as usize;
+    let header: Json = serde_json::from_slice(&bytes[8..8 + length]).expect("a header");
+    let changed = "model.layers.0.self_attn.q_proj.weight";
+    let start = header[changed]["data_offsets"][0].as_u64().expect("an offset") as usize;
+    bytes[8 + length + start] ^= 0x7f;
+    std::fs::write(&file, bytes).expect("weights");
+    let tuned = Model::open(folder.path()).expect("a model");
+    let out = tempfile::tempdir().expect("a folder");
+    let path = out.path().join("adapter");
+    let found = ops::extract_adapter(&base, &tuned, 4).expect("a plan");
+    assert_eq!(lacking(&tuned, &found.plan, "extracted"), [""; 0]);
+    let tensors = |plan: &WritePlan, outcome: Outcome| {
+        let items = plan.account.items.iter().filter(|item| item.kind == ItemKind::Tensor);
+        let items = items.filter(|item| item.outcome == outcome);
+        items.map(|item| item.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(tensors(&found.plan, Outcome::Derived), [changed]);
+    found.plan.run(&path, &weighbridge::WriteOptions::new()).expect("files");
+
+    let adapter = Adapter::open(&path).expect("an adapter");
+    let plan = ops::adapter_in_gguf(&adapter, &base, None).expect("a plan");
+    let pair = ["A", "B"].map(|part| {
+        format!("base_model.model.{}.lora_{part}.weight", changed.trim_end_matches(".weight"))
+    });
+    assert_eq!(tensors(&plan, Outcome::Written), pair);
+    let others = plan.account.items.iter().filter(|item| item.kind != ItemKind::Tensor);
+    let others: Vec<_> = others.map(|item| (item.name.as_str(), item.outcome)).collect();
+    assert_eq!(others, [("format", Outcome::Derived), ("adapter_config.json", Outcome::Derived)]);
+
+    let options = ConvertOptions::new(&GGUF).adapter(adapter, 1.0);
+    let plan = ops::convert(&base, &options).expect("a plan");
+    assert_eq!(lacking(&base, &plan, "merged"), [""; 0]);
+    let merged = pair.map(|name| format!("{}: {name}", path.display()));
+    assert_eq!(tensors(&plan, Outcome::Derived), merged);
 }
 
 #[test]

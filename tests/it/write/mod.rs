@@ -1,6 +1,6 @@
 //! Tests of the library's `write`.
 
-mod account;
+pub(crate) mod account;
 mod builder;
 mod finite;
 mod round_trip;
