@@ -71,6 +71,7 @@ pub struct DamagedFile {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+#[non_exhaustive]
 pub enum Action {
     /// Replace it by a hard link to the file that stays: both are on one file system.
     HardLink,

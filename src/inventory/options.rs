@@ -27,6 +27,7 @@ pub enum DuplicateSearch {
 
 /// A stage of an inventory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum InventoryStage {
     /// It opens models. The progress counts models.
     Opening,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::json::Json;
 
 /// A program that keeps models on this machine.
+#[non_exhaustive]
 pub struct Program {
     /// The name in reports.
     pub name: &'static str,

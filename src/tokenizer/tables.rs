@@ -26,6 +26,7 @@ pub struct TokenizerTables {
 
 /// Two tokens that become one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct MergedPair {
     /// The number of the left token.
     pub first: u32,

@@ -7,6 +7,7 @@ use crate::quant::{Decoder, Narrowing, Packed, Rounding};
 
 /// The loss of values that were rounded or requantized.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Loss {
     /// Values that became infinite or 0.
     pub narrowing: Narrowing,

@@ -20,6 +20,7 @@ use crate::store::{Part, Store};
 /// plan is [run](Self::run). Making the plan reads only the scales that show whether a repacking is
 /// exact.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct WritePlan {
     /// The tensors, each with its method, in the order of writing.
     pub tensors: Vec<PlannedTensor>,

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Models) -> Done {
         }
         match stage {
             InventoryStage::Reading => weights.get_or_init(Bar::new).show(progress),
-            InventoryStage::Opening => {
+            _ => {
                 models.get_or_init(|| Steps::new("models", progress.total)).advance(1);
                 ControlFlow::Continue(())
             }
@@ -115,7 +115,7 @@ fn sort(models: &mut [ListedModel], by: SortBy) {
     }
 }
 
-/// Where no model was found: the folders that were searched, and of the programs that are asked for also those that do
+/// The folders in which no model was found: those that were searched, and of the programs that are asked for also those that do
 /// not exist.
 fn searched(found: &Inventory, only: &[&str]) -> String {
     let named = |paths: Vec<&Path>| paths.into_iter().map(shown).collect::<Vec<_>>().join(", ");
@@ -277,6 +277,7 @@ fn write_group(
         let line = match saving.action {
             Action::HardLink => format!("  ln -f {keep} {file}"),
             Action::Delete => format!("  rm {file}   # {keep} is the same, on another disk"),
+            _ => continue,
         };
         // A command that is divided is another one.
         out.row(&line)?;

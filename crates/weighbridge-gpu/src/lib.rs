@@ -80,6 +80,7 @@ pub struct GpuBuffer {
 
 /// A buffer of the driver, and the bytes of the tensor's buffer in it.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct GpuChunk {
     /// The bytes of the tensor's buffer.
     pub range: Range<u64>,
