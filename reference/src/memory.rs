@@ -253,7 +253,13 @@ impl Footprint {
             // The config of an unknown family may have other keys.
             Err(error) if model.resolution()?.architecture.is_none() => {
                 let mut footprint = Self::empty(0);
-                footprint.unknown = Some(error.to_string());
+                footprint.unknown = Some(match model.is_projector() {
+                    true => {
+                        "a projector has no cache, and its buffers depend on the images or sounds"
+                            .to_owned()
+                    }
+                    false => error.to_string(),
+                });
                 footprint.weigh(model, None)?;
                 return Ok(footprint);
             }

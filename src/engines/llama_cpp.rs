@@ -50,6 +50,22 @@ static TOWERS: Table<Vec<&str>> = table!("llama.cpp/towers", |block| block.lines
 static NAMES: Table<Vec<&str>> =
     table!("llama.cpp/names", |block| { block.lines().flat_map(|line| line.split(' ')).collect() });
 
+/// A tensor of a projector with the length of the vectors that it makes.
+#[derive(Debug)]
+pub(crate) struct ProjectorLength {
+    pub(crate) tensor: &'static str,
+    /// Whether it is the length of the first axis, not of the last one.
+    pub(crate) of_rows: bool,
+}
+
+static PROJECTORS: Table<Vec<ProjectorLength>> = table!("llama.cpp/projectors", |block| {
+    let row = |line: &'static str| {
+        let (tensor, axis) = line.split_once(' ')?;
+        Some(ProjectorLength { tensor, of_rows: axis == "rows" })
+    };
+    block.lines().filter_map(row).collect()
+});
+
 static TYPES: Table<Vec<&str>> = table!("llama.cpp/types", |block| block.lines().collect());
 
 /// The types of a number or flag that the loader of an architecture accepts: of `llama.context_length`, u32. The last one
@@ -92,6 +108,12 @@ pub(crate) fn mmproj_script(class: &str) -> Option<&'static str> {
     of("mmproj-of-minicpmv", "tools/mtmd/legacy-models/minicpmv-surgery.py, with minicpmv-convert-image-encoder-to-gguf.py,")
         .or_else(|| of("mmproj-of-llava", "tools/mtmd/legacy-models/convert_image_encoder_to_gguf.py"))
         .or_else(|| of("mmproj", "convert_hf_to_gguf.py --mmproj"))
+}
+
+/// The tensors of a type of projector that have the length of the vectors that it makes. Empty for a type whose files state
+/// the length.
+pub(crate) fn projector(kind: &str) -> &'static [ProjectorLength] {
+    PROJECTORS.get(kind).map_or(&[], Vec::as_slice)
 }
 
 /// The tensors of a kind of vision model: the stored name, that in GGUF, and the form, if it is not the

@@ -6,6 +6,7 @@
 //! ```
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod projector;
 mod sharding;
 mod tensor;
 

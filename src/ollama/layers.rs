@@ -156,6 +156,7 @@ fn add_layers(
         if role == "model" && source.container() != OLLAMA.name {
             layers.extend(known_format(store.metadata(), builder));
         }
+        check_projectors(model, new)?;
         let draft = add_files(new, &mut layers, builder)?;
         let settings = ConfigSettings { draft, base, ..new.settings.clone() };
         layers = new.edit(layers, default_stop(role, store.metadata(), &settings))?;
@@ -164,6 +165,19 @@ fn add_layers(
         layers.push(config);
     }
     layers.into_iter().for_each(|layer| builder.push_document(layer));
+    source.attached_projector_fault().into_iter().for_each(|note| builder.note(note));
+    Ok(())
+}
+
+/// Refuses projectors that do not fit the model.
+fn check_projectors(model: &Model, new: &NewLayers) -> Result<()> {
+    let projectors = new.files.iter().filter(|file| gguf_role(file.metadata()) == "projector");
+    for file in projectors {
+        if let Some(fault) = model.projector_fault(file) {
+            let advice = "give the projector (mmproj) that was made from the same model";
+            return Err(Error::mismatch(fault).in_file(file.path()).advise(advice));
+        }
+    }
     Ok(())
 }
 

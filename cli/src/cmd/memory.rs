@@ -391,8 +391,12 @@ fn show(
             fields.add("buffers", format!("{}, {of}", bytes(memory.buffers)));
         }
         (None, reason) => {
-            let reason = reason.as_deref().unwrap_or_default();
-            fields.add("cache", format!("unknown: {reason}"));
+            let cache = match measured.model.is_projector() {
+                true => "none: the vectors of a projector are in the cache of its language model"
+                    .to_owned(),
+                false => format!("unknown: {}", reason.as_deref().unwrap_or_default()),
+            };
+            fields.add("cache", cache);
             fields.add("buffers", "unknown".to_owned());
         }
     }

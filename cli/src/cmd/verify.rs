@@ -1,5 +1,6 @@
 //! `verify`: checks that a model is complete, follows its format and, on request, has valid values.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -46,7 +47,60 @@ pub(crate) fn run(args: &Verify) -> Done {
         paths = paths.iter().flat_map(|path| with_siblings(args, path)).collect();
     }
     let several = each::models(&paths).len() > 1;
-    each(&paths, |path| one(args, list.as_ref(), (path, several)))
+    let misfits = misfits(args, &paths);
+    each(&paths, |path| one(args, list.as_ref(), (path, several), misfits.get(path)))
+}
+
+/// A projector that fits no language model next to it.
+struct Misfit {
+    text: String,
+    /// Whether both were given, and no other model.
+    is_pair: bool,
+}
+
+/// The projectors that fit none of the language models that are given with them, or the one that they lie next to, by the
+/// path whose report names them.
+fn misfits(args: &Verify, paths: &[PathBuf]) -> BTreeMap<PathBuf, Misfit> {
+    let is_local = |path: &&PathBuf| !path.to_string_lossy().contains("://");
+    let opened = |path: &PathBuf| Some((path.clone(), args.open.options().open(path).ok()?));
+    let all = each::models(paths).into_iter().filter(is_local).filter_map(opened);
+    let (projectors, models): (Vec<_>, Vec<_>) = all.partition(|(_, model)| model.is_projector());
+    if let ([(path, model)], []) = (models.as_slice(), projectors.as_slice()) {
+        let text = misfit_next_to(path, model);
+        return text
+            .map(|text| (path.clone(), Misfit { text, is_pair: false }))
+            .into_iter()
+            .collect();
+    }
+    let misfit = |(path, projector): (PathBuf, Model)| {
+        let faults = models.iter().map(|(_, model)| model.projector_fault(&projector));
+        let text = faults.collect::<Option<Vec<_>>>()?.into_iter().next()?;
+        Some((path, Misfit { text, is_pair: models.len() == 1 }))
+    };
+    projectors.into_iter().filter_map(misfit).collect()
+}
+
+/// The fault of the projectors in the folder of a GGUF model, if it is the only model there and none fits.
+fn misfit_next_to(path: &Path, model: &Model) -> Option<String> {
+    let file =
+        model.files().next().filter(|file| file.extension().is_some_and(|it| it == "gguf"))?;
+    let folder = file.parent()?;
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let names = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.file_name());
+    let is_projector = |name: &str| name.ends_with(".gguf") && name.contains("mmproj");
+    let mut found: Vec<PathBuf> = names
+        .filter(|name| name.to_str().is_some_and(is_projector))
+        .map(|name| folder.join(name))
+        .collect();
+    found.sort();
+    let mut first = None;
+    for projector in found.iter().filter(|other| *other != file) {
+        let fault = model.projector_fault(&Model::open(projector).ok()?)?;
+        first.get_or_insert(format!("{}: {fault}", shown(projector)));
+    }
+    let is_same = |only: Model| only.path().file_name() == model.path().file_name();
+    let is_only = || path.is_dir() || Model::open(folder).is_ok_and(is_same);
+    first.filter(|_| is_only())
 }
 
 /// The model that a name means, or all GGUF models of a repository in the hub's cache.
@@ -101,7 +155,12 @@ fn list(path: &Path) -> Result<HashList, Stop> {
 }
 
 /// Verifies a model. One of several has its path in each line of its faults.
-fn one(args: &Verify, list: Option<&HashList>, (path, several): (&Path, bool)) -> Done {
+fn one(
+    args: &Verify,
+    list: Option<&HashList>,
+    (path, several): (&Path, bool),
+    misfit: Option<&Misfit>,
+) -> Done {
     let saved = args.save.as_deref().map(hash::create).transpose()?;
     let bar = Bar::new();
     let watch = |progress| bar.show(progress);
@@ -139,7 +198,11 @@ fn one(args: &Verify, list: Option<&HashList>, (path, several): (&Path, bool)) -
         json::write(&Versioned::of(path, Unopened { ok: false, faults, error: error.into() }))?;
     }
     let model = model?;
-    let report = ops::verify(&model, &options)?;
+    let mut report = ops::verify(&model, &options)?;
+    if let Some(Misfit { text, is_pair }) = misfit {
+        let list = if *is_pair { &mut report.faults } else { &mut report.notes };
+        list.push(text.clone());
+    }
     drop(bar);
     // A model with faults may not run, and the faults say why.
     let trial = match args.run && report.is_fine() {

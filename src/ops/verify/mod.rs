@@ -64,6 +64,7 @@ pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consis
         // What readers do with the scales follows from it.
         refused.retain(|fault| fault.area != Area::Loader || !fault.text.contains("_scale"));
     }
+    faults.extend(of(Area::Shapes, model.attached_projector_fault()));
     let of_towers = towers::missing(model);
     faults.extend(of(Area::Names, of_towers.faults));
     refused.extend(of(Area::Names, of_towers.notes));

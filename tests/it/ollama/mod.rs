@@ -1,3 +1,4 @@
 //! Tests of the library's `ollama`.
 
 mod create;
+mod projectors;

@@ -24,6 +24,48 @@ fn model(arrays: &[(&str, &str, &str, &[u8])]) -> (tempfile::TempDir, String) {
     file("model.safetensors", &safetensors(&format!("{{{}}}", entries.join(",")), &data))
 }
 
+/// A projector that does not fit the model that is given with it, or that it lies next to.
+#[test]
+fn projectors_of_other_models() {
+    use weighbridge::metadata::Value;
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let model = at("model.gguf");
+    std::fs::copy(support::root().join(GGUF), &model).expect("a copy");
+    for (name, length) in [("mmproj.gguf", 256), ("mmproj-other.gguf", 128)] {
+        support::gguf(&folder.path().join(name), |keys| {
+            keys.set_text("general.architecture", "clip");
+            keys.set_text("general.type", "mmproj");
+            keys.set_text("clip.projector_type", "later");
+            keys.set("clip.vision.projection_dim", Value::U32(length));
+        });
+    }
+    let (own, other) = (at("mmproj.gguf"), at("mmproj-other.gguf"));
+    let fault = "the projector makes vectors of length 128 (clip.vision.projection_dim), but the embeddings of ";
+    let fine = run(&["verify", &model, &own]);
+    assert_eq!((fine.status, fine.out.contains("the projector makes")), (Some(0), false));
+    let found = run(&["verify", &model, &other]);
+    assert_eq!(found.status, Some(1), "{}", found.out);
+    assert!(found.out.contains(&format!("fault: {fault}")), "{}", found.out);
+    assert!(found.out.contains("have length 256 (llama.embedding_length)"), "{}", found.out);
+    // One of the two next to the model fits.
+    for place in [model.clone(), folder.path().display().to_string()] {
+        assert!(!run(&["verify", &place]).out.contains("the projector makes"));
+    }
+    std::fs::remove_file(&own).expect("a file");
+    for place in [model, folder.path().display().to_string()] {
+        let noted = run(&["verify", &place]);
+        assert_eq!(noted.status, Some(0), "{}", noted.out);
+        assert!(noted.out.contains("note: ") && noted.out.contains(fault), "{}", noted.out);
+    }
+    // A projector has no cache, and no config of a language model.
+    let memory = run(&["memory", &other]).out;
+    assert!(memory.contains("none: the vectors of a projector are in the cache of"), "{memory}");
+    let memory = json(&["memory", &other, "--json"]);
+    let why = "a projector has no cache, and its buffers depend on the images or sounds";
+    assert_eq!((&memory["cache"], &memory["unknown"]), (&().into(), &why.into()));
+}
+
 /// A shard has some of the tensors, which is no fault: it stands for its folder.
 #[test]
 fn shards_stand_for_their_model() {
