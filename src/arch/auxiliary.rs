@@ -29,10 +29,15 @@ pub(super) const OTHER_PROJECTOR: &str =
 
 /// Whether the config of a model names a vision or audio model.
 pub(super) fn has_other_models(config: &Json) -> bool {
-    const WORDS: [&str; 6] = ["vision", "audio", "image", "visual", "speech", "mm_"];
     let mut keys =
         config.as_object().into_iter().flat_map(|config| config.iter()).map(|(key, _)| key);
-    keys.any(|key| WORDS.iter().any(|word| key.contains(word)))
+    keys.any(|key| names_other_model(key))
+}
+
+/// Whether a key of a config is about a vision or audio model.
+pub(super) fn names_other_model(key: &str) -> bool {
+    const WORDS: [&str; 6] = ["vision", "audio", "image", "visual", "speech", "mm_"];
+    WORDS.iter().any(|word| key.contains(word))
 }
 
 /// Reasons of tensors that belong to a vision or audio model in the same files.

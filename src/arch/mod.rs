@@ -30,6 +30,7 @@ pub(crate) mod size;
 pub(crate) mod source;
 mod structure;
 pub(crate) mod tensor;
+mod text_class;
 mod tied;
 pub(crate) mod tower;
 pub(crate) mod transform;

@@ -44,6 +44,8 @@ pub struct Resolution {
     pub(super) own_pieces: OwnPieces,
     /// Stored names that transformers' class of the model does not have, and those that it has instead.
     pub(crate) renamed: Vec<(String, String)>,
+    /// The class in `config.json`, if it is that of a language model alone.
+    pub(crate) text_class: Option<String>,
     /// Whether the language model's names have a prefix that the tables lack.
     pub(crate) is_within: bool,
     /// Names under which required tensors are missing, and the stored names that these tensors have instead.
@@ -117,6 +119,7 @@ impl Resolution {
             wrapped,
             own_pieces,
             renamed,
+            text_class: None,
             is_within: false,
             aliases,
             mapped,
@@ -217,6 +220,20 @@ impl Resolution {
             more => format!(", and {more} other names"),
         };
         Some(format!("transformers' class has {name} in place of {stored}{more}"))
+    }
+
+    /// A statement about a vision or audio model next to a language model whose class has none.
+    pub(crate) fn ignored_by_class(&self) -> Option<String> {
+        let class = Text::new(self.text_class.as_ref()?.as_bytes()).brief();
+        let mut towers = self.auxiliary.iter().filter(|tensor| tensor.is_of_a_tower());
+        let first = Text::new(towers.next()?.stored.as_bytes()).brief();
+        let more = match towers.count() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Some(format!(
+            "config.json states {class}, which has no vision or audio model: transformers ignores {first}{more}"
+        ))
     }
 
     /// A statement about files that hold parts of a model alone, and no tensor of the language model.

@@ -18,6 +18,7 @@ use super::missing::{LayerNames, missing, stack};
 use super::resolution::{Auxiliary, Resolution};
 use super::rule::{self, NameRule, StoredForm};
 use super::source::SourceModel;
+use super::text_class::text_class;
 use super::transform::{RowOrder, Transform};
 use super::wrapper::OwnPieces;
 use super::{config_json, other_models, structure, tied, undecoded, wrapper};
@@ -251,8 +252,12 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     let Some(architecture) = found else {
         return Ok(structure::resolve(store, resolution, reader.as_ref()));
     };
+    let document = store.document("config.json").filter(|_| dialect == Dialect::HuggingFace);
+    resolution.text_class = document.and_then(|it| text_class(it, architecture)).map(str::to_owned);
     let names = names_of(architecture, dialect);
     let within = prefixes(store, &mut resolution, architecture, &names);
+    let is_text = resolution.text_class.is_some();
+    let tables = Tables { architecture, dialect, names: &names, within: &within, is_text };
     let required = architecture.required();
     let bits = bits_of(&required);
     // The required names that each layer with stored tensors has, one bit each.
@@ -263,14 +268,8 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     let mut experts: HashMap<(&str, Option<u32>), Experts, RandomState> = HashMap::default();
     for tensor in store.tensors() {
         let stored = tensor.name().spelling();
-        let found = find(&stored, architecture, dialect, &names);
-        let bare = match found {
-            None if !is_gguf(store) => resolution.unwrap(&stored),
-            _ => Cow::Borrowed(&*stored),
-        };
-        let found = found.or_else(|| find(&bare, architecture, dialect, &names));
-        let inner = || find(bare.strip_prefix(&*within)?, architecture, dialect, &names);
-        let Some(found) = found.or_else(inner) else {
+        let (found, bare) = tables.look_up(store, &stored, &mut resolution);
+        let Some(found) = found else {
             let is_empty = tensor.shape().contains(&0);
             let reason = auxiliary::reason(&bare, architecture.auxiliary);
             let reason = reason.or(is_empty.then_some(auxiliary::EMPTY));
@@ -317,6 +316,43 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
             missing(architecture, &required, &resolution.mapped, (&layers, promised));
     }
     Ok(resolution)
+}
+
+/// The tables of a model's names, and what its names have before those of the tables.
+#[derive(Clone, Copy)]
+struct Tables<'n> {
+    architecture: &'static Architecture,
+    dialect: Dialect,
+    names: &'n DialectRows,
+    within: &'n str,
+    is_text: bool,
+}
+
+impl<'n> Tables<'n> {
+    /// Looks up a stored name, and returns it without the pieces of wrappers, which are noted in the resolution.
+    fn look_up<'s>(
+        &self,
+        store: &Store,
+        stored: &'s str,
+        resolution: &mut Resolution,
+    ) -> (Option<NameMatch<'n>>, Cow<'s, str>) {
+        let found = find(stored, self.architecture, self.dialect, self.names);
+        let bare = match found {
+            None if !is_gguf(store) => resolution.unwrap(stored),
+            _ => Cow::Borrowed(stored),
+        };
+        (found.or_else(|| self.find(&bare)), bare)
+    }
+
+    fn find(&self, bare: &str) -> Option<NameMatch<'n>> {
+        let &Self { architecture, dialect, names, within, is_text } = self;
+        find(bare, architecture, dialect, names).or_else(|| {
+            let name = bare.strip_prefix(within).filter(|_| !within.is_empty())?;
+            let found = find(name, architecture, dialect, names)?;
+            let instead = found.instead.or_else(|| is_text.then(|| name.to_owned()));
+            Some(NameMatch { instead, ..found })
+        })
+    }
 }
 
 /// Adds the arrays of a scheme that is not decoded, by the names that their modules' weights would have.
@@ -377,10 +413,10 @@ fn settle_names(store: &Store, resolution: &mut Resolution, (names, within): (&D
         let projectors = resolution.auxiliary.iter_mut().filter(|tensor| is_projector(tensor));
         projectors.for_each(|tensor| tensor.reason = auxiliary::OTHER_PROJECTOR);
     }
+    let is_text = resolution.text_class.is_some();
     let is_whole = resolution.dialect == Dialect::HuggingFace
         && config.is_some_and(|config| config::nested_configs(config).len() == 1)
-        && !resolution.has_towers()
-        && resolution.unknown.is_empty();
+        && (is_text || !resolution.has_towers() && resolution.unknown.is_empty());
     let rows = resolution.architecture.map_or(&[][..], |row| row.prefixes);
     let named = architecture_name(store).ok().flatten().map_or_else(String::new, |name| name.value);
     let is_loaded = |stored: &str| {
@@ -388,7 +424,7 @@ fn settle_names(store: &Store, resolution: &mut Resolution, (names, within): (&D
         prefixes.any(|prefix| prefix.loaded_by.contains(&&*named))
     };
     resolution.renamed.retain(|(stored, _)| is_whole && !is_loaded(stored));
-    if resolution.dialect == Dialect::HuggingFace {
+    if resolution.dialect == Dialect::HuggingFace && !is_text {
         let towers = resolution.auxiliary.iter().filter(|tensor| tensor.is_of_a_tower());
         let outside = towers.filter_map(|tensor| {
             let name = auxiliary::outside_language_model(&tensor.stored)?;

@@ -137,6 +137,11 @@ pub(crate) fn ties_by_default(model_type: &str) -> Option<bool> {
     known.map(|class| class.ties)
 }
 
+/// Whether a language model of this `model_type` has a causal class.
+pub(crate) fn has_causal_class(model_type: &str) -> bool {
+    READ.get(model_type).is_some()
+}
+
 /// The default of a key that changes what the causal class of a `model_type` computes, and none of its
 /// tensors. `None` for other keys, and for a class that the table does not have.
 pub(crate) fn computed(model_type: &str, key: &str) -> Option<Json> {

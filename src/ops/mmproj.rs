@@ -38,6 +38,14 @@ fn converter(model: &Model) -> String {
                 made from"
             .to_owned();
     }
+    let text_class = model.resolution().ok().and_then(|resolution| resolution.text_class.as_ref());
+    if let Some(class) = text_class {
+        return format!(
+            "config.json has no vision_config, since {} has no vision or audio model: put the config.json of the whole model \
+             in its place",
+            Text::new(class.as_bytes()).brief()
+        );
+    }
     let config = model.document("config.json");
     let inner = config.and_then(|config| config.get("vision_config"));
     let mut classes = [inner, config].into_iter().flatten();

@@ -162,6 +162,9 @@ pub(super) fn files(
     if let Some(renamed) = model.resolution()?.renamed_in_class() {
         builder.note(format!("{renamed}: they are renamed"));
     }
+    if writer.dialect == Dialect::HuggingFace {
+        model.resolution()?.ignored_by_class().into_iter().for_each(|note| builder.note(note));
+    }
     if writer.dialect == Dialect::HuggingFace
         && let Some((first, count)) = split_experts(model.store(), model.resolution()?)?
     {

@@ -45,6 +45,7 @@ pub(super) fn faults(store: &Store, resolution: &Resolution, config: &ModelConfi
     if let Some(renamed) = resolution.renamed_in_class() {
         faults.push(format!("{renamed}: it ignores tensors under other names"));
     }
+    faults.extend(resolution.ignored_by_class());
     if let Ok(Some((first, count))) = split_experts(store, resolution) {
         faults.push(format!(
             "{first}: transformers' class has the experts of a layer in one tensor, and ignores {count} such tensors"

@@ -20,4 +20,5 @@ mod refused;
 mod reports;
 mod rewrite;
 mod shapes;
+mod text_class;
 mod verify;
