@@ -21,7 +21,10 @@ pub(super) const COMPUTED: [&str; 2] = [FREQUENCIES, POSITIONS];
 pub(super) const EMPTY: &str = "empty, a tensor without elements";
 
 /// The reason of tensors that the caller leaves out.
-pub(super) const LEFT_OUT: &str = "as requested";
+pub(crate) const LEFT_OUT: &str = "as requested";
+
+/// The reason of biases that change nothing, and that the reader of what is written has no place for.
+pub(crate) const ZERO_BIAS: &str = "a bias of zeros, which the model's class does not have";
 
 /// The reason of a projector in a model whose config names no vision or audio model.
 pub(super) const OTHER_PROJECTOR: &str =

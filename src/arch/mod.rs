@@ -41,7 +41,7 @@ mod wrapper;
 pub use crate::dialect::Dialect;
 pub(crate) use architecture::Instead;
 pub use architecture::{Architecture, PlanLine, Prefix, RopeLayout};
-pub(crate) use auxiliary::{NEXT_TOKENS, tower as tower_part};
+pub(crate) use auxiliary::{LEFT_OUT, NEXT_TOKENS, ZERO_BIAS, tower as tower_part};
 pub(crate) use conditional::ConditionalName;
 pub(crate) use config::KeptDocument;
 pub use config::{

@@ -1,7 +1,7 @@
 //! The mapping from the stored names of a model to canonical names.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 
 use super::architecture::{Architecture, RopeLayout};
@@ -81,9 +81,9 @@ impl Auxiliary {
         self.is_of_a_tower() || self.reason == auxiliary::NEXT_TOKENS
     }
 
-    /// Whether the caller leaves it out.
+    /// Whether it is left out of what is written, as the caller asks for or since it changes nothing.
     pub(crate) fn is_left_out(&self) -> bool {
-        self.reason == auxiliary::LEFT_OUT
+        [auxiliary::LEFT_OUT, auxiliary::ZERO_BIAS].contains(&self.reason)
     }
 }
 
@@ -180,6 +180,19 @@ impl Resolution {
             return Err(Error::not_found("no tensor has the name of one to leave out"));
         }
         Ok(())
+    }
+
+    /// Leaves out tensors with canonical names that change nothing.
+    pub(crate) fn unmap(&mut self, is_left: impl Fn(&Mapping) -> bool, reason: &'static str) {
+        let all = std::mem::take(&mut self.mapped);
+        let (left, kept): (Vec<Mapping>, Vec<Mapping>) = all.into_iter().partition(is_left);
+        let serves: HashSet<&String> = kept.iter().flat_map(|of| &of.stored).collect();
+        let mut stored: Vec<&String> = left.iter().flat_map(|of| &of.stored).collect();
+        stored.retain(|stored| !serves.contains(stored));
+        stored.dedup();
+        let left = stored.into_iter().map(|stored| Auxiliary { stored: stored.clone(), reason });
+        self.auxiliary.extend(left);
+        self.mapped = kept;
     }
 
     /// A stored name without the pieces of wrappers, which are noted.

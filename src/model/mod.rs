@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::arch::{
-    ConfigValue, Dialect, DialectTensor, GenerationConfig, KeptDocument, Mapping, ModelConfig,
-    Resolution, canonical_of, computed_config, dialect_tensors, model_config, resolve,
-    stated_config, unused_config,
+    ConfigValue, Dialect, DialectTensor, GenerationConfig, KeptDocument, LEFT_OUT, Mapping,
+    ModelConfig, Resolution, ZERO_BIAS, canonical_of, computed_config, dialect_tensors,
+    model_config, resolve, stated_config, unused_config,
 };
 use crate::bytes::{Source, Text};
 use crate::container::{self, OpenOptions};
@@ -393,8 +393,30 @@ impl Model {
     /// `Mismatch` if the model needs one of the tensors; `NotFound` if there is none; otherwise same as
     /// [`resolution`](Self::resolution).
     pub fn leave_out(&self, matches: impl Fn(&str) -> bool) -> Result<Self> {
-        let mut names = self.names_of()?.clone();
-        names.resolution.leave_out(matches).map_err(|error| error.in_file(self.path()))?;
+        let mut resolution = self.resolution()?.clone();
+        // What a bias of zeros adds is nothing.
+        let mut zeros = Vec::new();
+        for of in resolution.mapped.iter().filter(|of| of.canonical.ends_with(".bias")) {
+            let is_whole = of.stored.iter().all(|stored| matches(stored));
+            if is_whole && self.tensor(&of.canonical)?.is_zero()? {
+                zeros.push(of.canonical.clone());
+            }
+        }
+        let is_zero = |of: &Mapping| zeros.contains(&of.canonical);
+        resolution.unmap(is_zero, LEFT_OUT);
+        resolution.leave_out(matches).map_err(|error| error.in_file(self.path()))?;
+        self.with_resolution(resolution)
+    }
+
+    /// The same model without biases of zeros that the reader of what is written has no place for.
+    pub(crate) fn without_biases(&self, is_left: impl Fn(&Mapping) -> bool) -> Result<Self> {
+        let mut resolution = self.resolution()?.clone();
+        resolution.unmap(is_left, ZERO_BIAS);
+        self.with_resolution(resolution)
+    }
+
+    fn with_resolution(&self, resolution: Resolution) -> Result<Self> {
+        let names = ResolvedNames::indexed(resolution)?;
         Ok(self.with(|inner| inner.names = OnceLock::from(Ok(names))))
     }
 

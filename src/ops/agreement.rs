@@ -331,7 +331,7 @@ impl PlannedDirectory<'_> {
         for (part, fault) in self.conditions(model_type).flat_map(|one| &one.drops) {
             let mut any = false;
             for (_, tensor) in tensors.iter().filter(|(_, tensor)| tensor.name().contains(part)) {
-                any = any || !is_zero(tensor)?;
+                any = any || !tensor.is_zero()?;
             }
             if any {
                 faults.push((*fault).to_owned());
@@ -501,12 +501,6 @@ fn head_name(embedding: &str) -> String {
     ];
     let found = HEADS.iter().find(|(own, _)| embedding.ends_with(own));
     found.map_or_else(|| embedding.to_owned(), |(own, head)| embedding.replace(own, head))
-}
-
-/// Whether all values of a tensor are known to be 0.
-fn is_zero(tensor: &Tensor) -> Result<bool> {
-    let is_known = tensor.check_decodable().is_ok();
-    Ok(is_known && tensor.dequantize()?.iter().all(|value| *value == 0.0))
 }
 
 /// Whether two tensors have the same values, bit for bit.

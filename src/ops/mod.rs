@@ -47,6 +47,8 @@ mod serialize;
 mod shares;
 mod statistics;
 mod verify;
+#[cfg(feature = "write")]
+mod zero_biases;
 
 pub use config::{ConfigReport, GenerationReport, ReportedField, config};
 #[cfg(feature = "write")]

@@ -8,7 +8,9 @@ use super::check_no_adapter;
 use super::gguf::{Finish, GgufDraft};
 use super::judge::judged;
 use super::rewrite::stem;
+use super::zero_biases;
 use crate::adapter::Adapter;
+use crate::arch::Dialect;
 use crate::bytes::Text;
 use crate::container::Shards;
 use crate::container::gguf::write::SPLIT_KEYS;
@@ -56,6 +58,7 @@ pub(super) fn built(
     let store = model.store();
     check(model).map_err(|error| error.in_file(store.path()))?;
     let here = |error: Error| error.in_file(store.path());
+    let model = &zero_biases::without(model, Dialect::Gguf)?;
     let precision = Precision { decodes_fp8: true, ..Precision::default() };
     let mut draft = GgufDraft::of(model, precision)?;
     let mut stored = Vec::new();

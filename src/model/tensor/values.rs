@@ -103,6 +103,12 @@ impl Tensor {
         Ok(true)
     }
 
+    /// Whether all values are known to be 0.
+    pub(crate) fn is_zero(&self) -> Result<bool> {
+        let is_known = self.check_decodable().is_ok();
+        Ok(is_known && self.dequantize()?.iter().all(|value| *value == 0.0))
+    }
+
     /// Returns all values as `f32`, in row-major order, in new memory.
     ///
     /// New memory costs more than the values, so large tensors are shared by one thread for each

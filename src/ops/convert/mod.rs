@@ -10,7 +10,7 @@ use super::gguf::{Finish, GgufDraft};
 use super::judge::{judged, not_loaded};
 use super::rewrite::stem;
 use super::verify::towers;
-use super::{account, check_no_adapter, mmproj, ranks};
+use super::{account, check_no_adapter, mmproj, ranks, zero_biases};
 use crate::adapter::Adapter;
 use crate::arch::Dialect;
 use crate::container::writer::{BlobStore, Placement, Writer};
@@ -255,6 +255,7 @@ fn planned(
         return Ok(plan.for_whole_model(model.resolution()?));
     }
     check_no_adapter(model)?;
+    let model = &zero_biases::without(model, writer.dialect)?;
     let layers = store.map(|_| layers);
     let conversion = Conversion { model, writer, options, layers };
     let mut builder = match writer.dialect {

@@ -22,3 +22,4 @@ mod rewrite;
 mod shapes;
 mod text_class;
 mod verify;
+mod zero_biases;
