@@ -182,6 +182,13 @@ impl Resolution {
         Ok(())
     }
 
+    /// Adds other names of stored tensors, unless they are renamed already.
+    pub(super) fn rename(&mut self, mut names: Vec<(String, String)>) {
+        let known: HashSet<&String> = self.renamed.iter().map(|(stored, _)| stored).collect();
+        names.retain(|(stored, _)| !known.contains(stored));
+        self.renamed.append(&mut names);
+    }
+
     /// Leaves out tensors with canonical names that change nothing.
     pub(crate) fn unmap(&mut self, is_left: impl Fn(&Mapping) -> bool, reason: &'static str) {
         let all = std::mem::take(&mut self.mapped);

@@ -258,6 +258,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     let within = prefixes(store, &mut resolution, architecture, &names);
     let is_text = resolution.text_class.is_some();
     let tables = Tables { architecture, dialect, names: &names, within: &within, is_text };
+    let mut ended = Vec::new();
     let required = architecture.required();
     let bits = bits_of(&required);
     // The required names that each layer with stored tensors has, one bit each.
@@ -268,7 +269,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     let mut experts: HashMap<(&str, Option<u32>), Experts, RandomState> = HashMap::default();
     for tensor in store.tensors() {
         let stored = tensor.name().spelling();
-        let (found, bare) = tables.look_up(store, &stored, &mut resolution);
+        let (found, bare) = tables.look_up(store, &stored, (&mut resolution, &mut ended));
         let Some(found) = found else {
             let is_empty = tensor.shape().contains(&0);
             let reason = auxiliary::reason(&bare, architecture.auxiliary);
@@ -303,6 +304,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
         }
     }
     settle_names(store, &mut resolution, (&names, &within));
+    resolution.rename(ended);
     add_aliases((store, reader.as_ref()), &mut resolution, (&names, &required), &mut ranks);
     let experts = experts.into_values();
     add_experts(experts, &mut resolution).map_err(|error| error.in_file(store.path()))?;
@@ -329,19 +331,29 @@ struct Tables<'n> {
 }
 
 impl<'n> Tables<'n> {
-    /// Looks up a stored name, and returns it without the pieces of wrappers, which are noted in the resolution.
+    /// Looks up a stored name, and returns it without the pieces of wrappers, which are noted in the resolution. A name with
+    /// another ending than that of the tables is added to `ended`, with that one.
     fn look_up<'s>(
         &self,
         store: &Store,
         stored: &'s str,
-        resolution: &mut Resolution,
+        (resolution, ended): (&mut Resolution, &mut Vec<(String, String)>),
     ) -> (Option<NameMatch<'n>>, Cow<'s, str>) {
         let found = find(stored, self.architecture, self.dialect, self.names);
         let bare = match found {
             None if !is_gguf(store) => resolution.unwrap(stored),
             _ => Cow::Borrowed(stored),
         };
-        (found.or_else(|| self.find(&bare)), bare)
+        if let Some(found) = found.or_else(|| self.find(&bare)) {
+            return (Some(found), bare);
+        }
+        let other = other_ending(store, &bare);
+        let found = other.and_then(|name| Some((self.find(&name)?, name)));
+        let found = found.map(|(found, name)| {
+            ended.push((stored.to_owned(), name));
+            found
+        });
+        (found, bare)
     }
 
     fn find(&self, bare: &str) -> Option<NameMatch<'n>> {
@@ -353,6 +365,17 @@ impl<'n> Tables<'n> {
             Some(NameMatch { instead, ..found })
         })
     }
+}
+
+/// The name of a tensor whose stored name lacks its ending, or has it twice. `None` if the model has a tensor of that name.
+fn other_ending(store: &Store, bare: &str) -> Option<String> {
+    const ENDINGS: [&str; 2] = [".weight", ".bias"];
+    let twice = ENDINGS.iter().find_map(|end| {
+        let once = bare.strip_suffix(end)?;
+        Some(once.strip_suffix(end).map(|_| once.to_owned()))
+    });
+    let name = twice.unwrap_or_else(|| Some(format!("{bare}.weight")))?;
+    (!is_gguf(store) && store.find(&name).is_none()).then_some(name)
 }
 
 /// Adds the arrays of a scheme that is not decoded, by the names that their modules' weights would have.

@@ -290,7 +290,7 @@ fn names_of_wrappers_are_those_of_the_class_when_written() {
         move |name: &str| name.replace("model.", "model.PREFIX.").replace("PREFIX", prefix)
     };
     type Renaming = Box<dyn Fn(&str) -> String>;
-    let names: [(&str, Renaming); 8] = [
+    let names: [(&str, Renaming); 10] = [
         ("every tensor name has \"model.\"", Box::new(held("model."))),
         ("every tensor name has \"llm.\"", Box::new(held("llm."))),
         ("every tensor name has \"student.\"", Box::new(held("student."))),
@@ -302,6 +302,14 @@ fn names_of_wrappers_are_those_of_the_class_when_written() {
         ("model.embed_tokens.weight in place of model.lang", Box::new(within("language_model"))),
         ("model.embed_tokens.weight in place of model.text", Box::new(within("text_model"))),
         ("have \"layers.\" once more", Box::new(|name| name.replace("layers.", "layers.layers."))),
+        (
+            "_proj.weight in place of model.layers.0.",
+            Box::new(|name| name.replace("_proj.weight", "_proj")),
+        ),
+        (
+            "_proj.weight.weight, and 13 other names",
+            Box::new(|name| name.replace("_proj.weight", "_proj.weight.weight")),
+        ),
     ];
     for (said, rename) in names {
         let files =
