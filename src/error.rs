@@ -57,6 +57,8 @@ pub enum AdvisedOption {
     AllowUnloadable,
     /// Convert an adapter to GGUF.
     ConvertAdapter,
+    /// Plan what would be written.
+    DryRun,
     /// The folder of a download.
     Folder,
     /// The importance matrix of a quantization.
@@ -91,6 +93,7 @@ impl AdvisedOption {
             Self::AllowRequantize | Self::RequantizeFirst => "LlamaOptions::allow_requantize",
             Self::AllowUnloadable => "ConvertOptions::allow_unloadable",
             Self::ConvertAdapter => "ops::adapter_in_gguf",
+            Self::DryRun => "WritePlan::report_at",
             Self::Folder => "PullOptions::folder",
             Self::Importance => "LlamaOptions::with_importance",
             Self::LeaveOut => "Model::leave_out",

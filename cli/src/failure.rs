@@ -139,6 +139,7 @@ fn spelled(option: AdvisedOption) -> &'static str {
         AdvisedOption::AllowNonfinite => "--allow-nonfinite",
         AdvisedOption::AllowRequantize => "--allow-requantize",
         AdvisedOption::ConvertAdapter => "`weighbridge convert ADAPTER DST.gguf --base MODEL`",
+        AdvisedOption::DryRun => "`bench` times loading; --dry-run",
         AdvisedOption::Folder => "-o",
         AdvisedOption::Importance => "`quantize --imatrix FILE`",
         AdvisedOption::LeaveOut => "--leave-out",

@@ -1,10 +1,11 @@
 //! Files that appear under their path only once they are complete.
 
-use std::io::{BufWriter, ErrorKind as IoKind, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
-use weighbridge::{Error, ErrorKind};
+use weighbridge::write::check_file;
+use weighbridge::{AdvisedOption, Error, ErrorKind};
 
 use crate::{Stop, failure};
 
@@ -20,18 +21,18 @@ impl NewFile {
         path: &Path,
         replaceable: impl FnOnce(&Path) -> Result<bool, Stop>,
     ) -> Result<Self, Stop> {
-        match std::fs::metadata(path) {
-            Ok(old) if old.is_file() && replaceable(path)? => {}
-            Ok(old) => {
-                let advice = match old.is_file() {
-                    true => "replace it with --overwrite, or choose another path",
-                    false => "choose another path",
-                };
-                return Err(exists(path, advice));
+        // A pipe is not opened to see what it holds.
+        check_file(path, true).map_err(|error| match error.option() {
+            // What is not a model has no plan.
+            Some(AdvisedOption::DryRun) => {
+                Error::new(error.kind(), "a device is not replaced by a file")
+                    .advise("give the path of a file")
+                    .in_file(path)
             }
-            Err(error) if error.kind() == IoKind::NotFound => {}
-            Err(error) => return Err(failure::io(path, "cannot look at the file", error)),
-        }
+            _ => error,
+        })?;
+        let replaces = path.symlink_metadata().is_ok() && replaceable(path)?;
+        check_file(path, replaces)?;
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
@@ -59,11 +60,6 @@ impl NewFile {
         file.persist(&path).map_err(|error| failed(error.error))?;
         Ok(())
     }
-}
-
-/// The error of a path that exists.
-pub(crate) fn exists(path: &Path, advice: &'static str) -> Stop {
-    Error::new(ErrorKind::Mismatch, "already exists").advise(advice).in_file(path).into()
 }
 
 impl Write for NewFile {

@@ -24,7 +24,7 @@ use crate::layers::Rows;
 use crate::print::{
     self, Amount, Bar, Screen, Table, bits, bytes, count, left, plural, right, shape, shown,
 };
-use crate::{Done, Status, Stop, newfile, note};
+use crate::{Done, Status, Stop, note};
 
 /// The report as JSON.
 #[derive(Serialize)]
@@ -92,10 +92,10 @@ fn repository(folder: &Path) -> Option<&OsStr> {
 pub(crate) fn check_file(src: &Path, dst: &Path, args: &Writing) -> Result<(), Stop> {
     let same = |other: &Path| other.canonicalize().ok();
     let is_source = same(src).is_some_and(|src| Some(src) == same(dst));
-    let exists = dst.symlink_metadata().is_ok_and(|found| !found.is_dir());
-    match exists && !is_source && !args.overwrite {
-        true => Err(newfile::exists(dst, "replace it with --overwrite, or choose another path")),
-        false => Ok(()),
+    let is_folder = dst.symlink_metadata().is_ok_and(|found| found.is_dir());
+    match is_source || is_folder {
+        true => Ok(()),
+        false => Ok(weighbridge::write::check_file(dst, args.overwrite)?),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Targets: files and directories that appear under their names only once they are complete.
 
 use std::ffi::OsString;
-use std::fs::{File, TryLockError};
+use std::fs::{File, FileType, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::rename::exists;
 use super::set::{self, Move};
 use super::{OutFile, directory};
 use crate::bytes::{Text, is_content_addressed, is_same, open_folder, open_or_create};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AdvisedOption, Error, ErrorKind, Result};
 
 /// A file or directory that is being written under a temporary name beside its own.
 ///
@@ -175,8 +175,13 @@ impl Drop for WriteTarget {
     }
 }
 
-/// Checks that a file may be written here.
-pub(super) fn check_file(path: &Path, overwrite: bool) -> Result<()> {
+/// Checks that a file may be written at a path: nothing exists there, or with `overwrite` a file or a link to one.
+///
+/// # Errors
+///
+/// `Mismatch` if a file, a directory, a device, a pipe or a socket is in the way.
+pub fn check_file(path: &Path, overwrite: bool) -> Result<()> {
+    check_kind(path)?;
     match path.symlink_metadata() {
         Ok(found) if found.is_dir() => {
             Err(Error::mismatch("a directory exists here, but a file is to be written")
@@ -190,6 +195,7 @@ pub(super) fn check_file(path: &Path, overwrite: bool) -> Result<()> {
 
 /// Checks that a directory with these files may be written here.
 pub(super) fn check_directory(path: &Path, overwrite: bool, files: &[OutFile]) -> Result<()> {
+    check_kind(path)?;
     match path.metadata() {
         Ok(found) if !found.is_dir() => {
             Err(Error::mismatch("a file exists here, but a directory is to be written")
@@ -200,6 +206,57 @@ pub(super) fn check_directory(path: &Path, overwrite: bool, files: &[OutFile]) -
         Err(_) if path.is_symlink() && !overwrite => Err(exists(path)),
         Err(_) => Ok(()),
     }
+}
+
+/// Refuses a device, a pipe or a socket, and a link to one: the rename that replaces a file would delete it.
+fn check_kind(path: &Path) -> Result<()> {
+    let Ok(found) = path.metadata() else { return Ok(()) };
+    let kind = match found.is_file() || found.is_dir() {
+        true if !is_open_file(path) => return Ok(()),
+        true => "an open file of a process",
+        false => special_kind(found.file_type()),
+    };
+    let error = Error::mismatch(format!("this is {kind}, which is not replaced by a file"));
+    let error = match kind == DEVICE {
+        true => error.advise_option(
+            "{} writes nothing; give the path of a file to write one",
+            AdvisedOption::DryRun,
+        ),
+        false => error.advise(
+            "give the path of a file: its parts are written in any order, and it gets its name when it is complete",
+        ),
+    };
+    Err(error.in_file(path))
+}
+
+/// A device that takes bytes, such as `/dev/null`.
+const DEVICE: &str = "a device";
+
+/// The kind of what is neither a file nor a directory.
+#[cfg(unix)]
+fn special_kind(kind: FileType) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+    match kind {
+        kind if kind.is_fifo() => "a pipe",
+        kind if kind.is_socket() => "a socket",
+        _ => DEVICE,
+    }
+}
+
+#[cfg(not(unix))]
+fn special_kind(_: FileType) -> &'static str {
+    DEVICE
+}
+
+/// Whether a path stands for an open file of a process: `/dev/stdout` is a link to one, whatever that is.
+fn is_open_file(path: &Path) -> bool {
+    // Linux follows at most 40 links.
+    const MOST: usize = 40;
+    let links = std::iter::successors(Some(path.to_path_buf()), |link| {
+        Some(link.parent()?.join(std::fs::read_link(link).ok()?))
+    });
+    let mut folders = links.take(MOST).filter_map(|link| link.parent()?.canonicalize().ok());
+    folders.any(|folder| ["/dev/fd", "/proc"].iter().any(|it| folder.starts_with(it)))
 }
 
 /// Opens a file with `open` and locks it for as long as the result is held.

@@ -3,7 +3,6 @@
 use std::io::Write;
 
 use clap_mangen::roff::{Roff, roman};
-use weighbridge::{Error, ErrorKind};
 
 use super::Done;
 use crate::args::{self, Man, VERSION};
@@ -21,13 +20,7 @@ pub(crate) fn run(args: &Man) -> Done {
     let mut files = Vec::new();
     for (name, page) in &pages {
         let path = folder.join(format!("{name}.1"));
-        let mut file = NewFile::create(&path, |path| match args.overwrite {
-            true => Ok(true),
-            false => {
-                let error = Error::new(ErrorKind::Mismatch, "already exists");
-                Err(error.advise("replace it with --overwrite").in_file(path).into())
-            }
-        })?;
+        let mut file = NewFile::create(&path, |_| Ok(args.overwrite))?;
         file.write_all(page).map_err(|error| failure::io(&path, "cannot write the file", error))?;
         files.push(file);
     }

@@ -323,6 +323,50 @@ fn tensors_of_other_models() {
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Mismatch);
 }
 
+/// A rename would replace a pipe, a socket or a device by a file, and a link to one by a file that nothing reads.
+#[cfg(unix)]
+#[test]
+fn devices_and_pipes_are_not_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let made = std::process::Command::new("mkfifo").arg(path("pipe")).status();
+    assert!(made.expect("mkfifo is in POSIX").success());
+    let _socket = std::os::unix::net::UnixListener::bind(path("socket")).expect("a socket");
+    for (link, target) in [("null", "/dev/null"), ("out", "/dev/stdout"), ("link", "pipe")] {
+        std::os::unix::fs::symlink(target, path(link)).expect("a link");
+    }
+    let kind = |name: &str| path(name).symlink_metadata().expect("it is there").file_type();
+    for (container, is_one_file) in
+        [(&container::GGUF, false), (&container::SAFETENSORS, true), (&container::MLX, false)]
+    {
+        for (name, said) in [
+            ("pipe", "this is a pipe"),
+            ("link", "this is a pipe"),
+            ("socket", "this is a socket"),
+            ("null", "this is a device"),
+            ("out", "this is "),
+        ] {
+            let before = kind(name);
+            for overwrite in [false, true] {
+                let mut model = builder(container);
+                model.add("a.weight", &computed("a", 2).0).expect("f32 is held");
+                if is_one_file {
+                    model.one_file();
+                }
+                let plan = model.plan().expect("a plan");
+                let options = WriteOptions::new().overwrite(overwrite);
+                let error = plan.run(&path(name), &options).expect_err(name);
+                assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
+                assert!(error.to_string().contains(said), "{name}: {error}");
+                if overwrite {
+                    plan.replaced(&path(name), &options).expect_err(name);
+                }
+                assert_eq!(kind(name), before, "{name}");
+            }
+        }
+    }
+}
+
 /// The name of an array in memory is only a name, even if a file has it too.
 #[test]
 fn an_array_in_memory_is_no_file_to_protect() {

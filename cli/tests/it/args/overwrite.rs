@@ -280,3 +280,35 @@ fn a_replaced_file_is_listed() {
     assert!(said.contains(&format!("replaced or deleted 1 existing file: {path}\n")), "{said}");
     drop(folder);
 }
+
+/// A file that replaced `/dev/null` would take what every program throws away.
+#[cfg(unix)]
+#[test]
+fn devices_and_pipes_are_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    std::os::unix::fs::symlink("/dev/null", at("null")).expect("a link");
+    let made = std::process::Command::new("mkfifo").arg(at("pipe")).status();
+    assert!(made.expect("mkfifo is in POSIX").success());
+    let (null, pipe) = (at("null"), at("pipe"));
+    for (words, said) in [
+        (&["llama-quantize", GGUF, &null, "Q4_0"][..], "`bench` times loading; --dry-run"),
+        (&["convert", GGUF, &null, "--to", "gguf", "--overwrite"], "this is a device"),
+        (&["convert", GGUF, &null, "--to", "gguf", "--dry-run"], "this is a device"),
+        (&["convert", HF, &null, "--to", "mlx", "--overwrite"], "this is a device"),
+        (
+            &["dump", GGUF, "output_norm.weight", "-o", &null, "--overwrite"],
+            "give the path of a file",
+        ),
+        (&["quantize", GGUF, &pipe, "Q4_0", "--overwrite"], "it gets its name when it is complete"),
+        (&["hash", GGUF, "--save", &pipe], "this is a pipe"),
+        (&["meta", "set", GGUF, "name=x", "-o", &pipe, "--overwrite"], "this is a pipe"),
+    ] {
+        let refusal = refused(words);
+        assert!(refusal.contains(said), "{words:?}: {refusal}");
+    }
+    let kinds = ["null", "pipe"].map(|name| {
+        Path::new(&at(name)).symlink_metadata().expect("it is there").file_type().is_file()
+    });
+    assert_eq!(kinds, [false, false]);
+}
