@@ -59,6 +59,8 @@ pub enum AdvisedOption {
     ConvertAdapter,
     /// Plan what would be written.
     DryRun,
+    /// Find all values that are not finite, or quantize them.
+    FindNonfinite,
     /// The folder of a download.
     Folder,
     /// The importance matrix of a quantization.
@@ -94,6 +96,9 @@ impl AdvisedOption {
             Self::AllowUnloadable => "ConvertOptions::allow_unloadable",
             Self::ConvertAdapter => "ops::adapter_in_gguf",
             Self::DryRun => "WritePlan::report_at",
+            Self::FindNonfinite => {
+                "VerifyOptions::deep finds all such values; WriteOptions::allow_nonfinite"
+            }
             Self::Folder => "PullOptions::folder",
             Self::Importance => "LlamaOptions::with_importance",
             Self::LeaveOut => "Model::leave_out",

@@ -62,7 +62,7 @@ fn spelled(option: AdvisedOption) -> &'static str {
     match option {
         AdvisedOption::AllFiles => "all_files",
         AdvisedOption::AllowIncomplete | AdvisedOption::AllowUnloadable => "allow_incomplete",
-        AdvisedOption::AllowNonfinite => "allow_nonfinite",
+        AdvisedOption::AllowNonfinite | AdvisedOption::FindNonfinite => "allow_nonfinite",
         AdvisedOption::AllowRequantize => "allow_requantize",
         AdvisedOption::Importance => "imatrix",
         AdvisedOption::Lenient => "strictness=2",

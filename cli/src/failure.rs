@@ -140,6 +140,9 @@ fn spelled(option: AdvisedOption) -> &'static str {
         AdvisedOption::AllowRequantize => "--allow-requantize",
         AdvisedOption::ConvertAdapter => "`weighbridge convert ADAPTER DST.gguf --base MODEL`",
         AdvisedOption::DryRun => "`bench` times loading; --dry-run",
+        AdvisedOption::FindNonfinite => {
+            "`weighbridge verify FILE --deep` finds all such values; --allow-nonfinite"
+        }
         AdvisedOption::Folder => "-o",
         AdvisedOption::Importance => "`quantize --imatrix FILE`",
         AdvisedOption::LeaveOut => "--leave-out",

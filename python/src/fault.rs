@@ -36,7 +36,7 @@ fn spelled(option: AdvisedOption) -> &'static str {
     match option {
         AdvisedOption::AllFiles => "all_files=True",
         AdvisedOption::AllowIncomplete | AdvisedOption::AllowUnloadable => "allow_incomplete=True",
-        AdvisedOption::AllowNonfinite => "allow_nonfinite=True",
+        AdvisedOption::AllowNonfinite | AdvisedOption::FindNonfinite => "allow_nonfinite=True",
         AdvisedOption::AllowRequantize => "allow_requantize=True",
         AdvisedOption::Folder => "folder=",
         AdvisedOption::Importance => "`quantize(imatrix=)`",

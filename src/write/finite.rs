@@ -144,26 +144,28 @@ impl QuantizedRows<'_> {
         });
         let dtype = self.dtype;
         let saturating = SATURATING.iter().find(|(row, ..)| *row == dtype);
-        let (kind, fault, advice) = match (value.is_finite(), saturating) {
+        let allow = AdvisedOption::AllowNonfinite;
+        let (kind, fault, advice, option) = match (value.is_finite(), saturating) {
             (false, _) => (
                 ErrorKind::Malformed,
                 format!("{at} is {value}, which {dtype} cannot hold"),
-                "a deep verification finds all such values; {} quantizes them all the same",
+                "{} quantizes them all the same",
+                AdvisedOption::FindNonfinite,
             ),
             (true, Some((_, most, from))) if value.abs() > *from => (
                 ErrorKind::Unsupported,
                 format!("{at} is {value}, but {dtype} holds at most {most}"),
                 "quantize this tensor to another dtype, or clip its values with {}",
+                allow,
             ),
             (true, _) => (
                 ErrorKind::Unsupported,
                 format!("{at} is {value}: the scale of its block is beyond the range of {dtype}"),
                 "quantize this tensor to another dtype; {} writes the useless block",
+                allow,
             ),
         };
-        let error = Error::new(kind, fault)
-            .in_tensor(name)
-            .advise_option(advice, AdvisedOption::AllowNonfinite);
+        let error = Error::new(kind, fault).in_tensor(name).advise_option(advice, option);
         Ok(match self.view.stored_tensors().next() {
             Some(tensor) => error.in_file(tensor.model()),
             None => error,

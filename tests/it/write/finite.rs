@@ -79,7 +79,7 @@ fn values_that_are_no_numbers_are_refused() {
         format!("{error}\n{}", error.advice().unwrap_or_default()),
         @r#"
     m.gguf: tensor "blk.0.ffn_down.weight": row 2, column 5 is NaN, which Q8_0 cannot hold
-    a deep verification finds all such values; WriteOptions::allow_nonfinite quantizes them all the same
+    VerifyOptions::deep finds all such values; WriteOptions::allow_nonfinite quantizes them all the same
     "#
     );
 }
