@@ -3,19 +3,30 @@
 use std::path::Path;
 
 use weighbridge::Model;
+use weighbridge::container::OLLAMA;
+use weighbridge::model::Encoding;
 use weighbridge::ollama::Modelfile;
 use weighbridge::ops::{self, CreateOptions};
 
 use super::Done;
 use crate::args::CreatedType;
 use crate::args::write::Create;
+use crate::print::shown;
 use crate::{Stop, failure, remark, writing};
 
 pub(crate) fn run(args: &Create) -> Done {
     let place = args.store.place(&args.name)?;
     let (model, options) = source(args)?;
     remark(&model);
-    let plan = ops::create(&model, with_arguments(options, args)?)?;
+    let mut plan = ops::create(&model, with_arguments(options, args)?)?;
+    let is_store = model.container() == OLLAMA.name;
+    if args.quantize.is_none() && model.encoding() != Encoding::Gguf && !is_store {
+        plan.notes.push(format!(
+            "each tensor becomes a blob, as for `ollama create --experimental`; `ollama create` alone makes GGUF of a \
+             directory, and so does --quantize F16, or `weighbridge convert {} FILE.gguf` before `create`",
+            shown(model.path())
+        ));
+    }
     writing::run_whole(&model, &plan, &place, args.whole, &args.writing)
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn run() -> Done {
     let values = match (a.report().different.len(), b.report().different.len()) {
         (0, 0) => {
             format!(
-                "All {tensors} have equal values:\nF32, and 8 bits in groups of 32, can hold every value of Q8_0."
+                "All {tensors} have equal values:\nboth conversions, to F32 and to MLX with 8 bits in groups of 32, are exact."
             )
         }
         (a, b) => format!("Of {tensors}, {a} differ in the second and {b} in the third."),

@@ -75,6 +75,7 @@ fn reports() {
     ");
     assert_snapshot!(told(store, &["create", "sample:int4", HF]), @"
     2
+    note: each tensor becomes a blob, as for `ollama create --experimental`; `ollama create` alone makes GGUF of a directory, and so does --quantize F16, or `weighbridge convert assets/sample/hf FILE.gguf` before `create`
     error: STORE/manifests/registry.ollama.ai/library/sample/int4: already exists
      help: give another name, or replace it with --overwrite once the new one is complete
     ");
@@ -84,6 +85,7 @@ fn reports() {
     20 copied; all values unchanged
     replaced or deleted 1 existing file: sample:int4
     written in ..
+    note: each tensor becomes a blob, as for `ollama create --experimental`; `ollama create` alone makes GGUF of a directory, and so does --quantize F16, or `weighbridge convert assets/sample/hf FILE.gguf` before `create`
     ");
     assert_snapshot!(told(store, &["convert", HF, "me/sample", "--to", "ollama"]), @"
     0
