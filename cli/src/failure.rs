@@ -120,6 +120,9 @@ impl Failure {
 /// The entries of a folder that a name is compared with.
 const MANY: usize = 10_000;
 
+/// The endings of the names of models.
+const ENDINGS: [&str; 2] = [".gguf", ".safetensors"];
+
 /// The advice of an error, in the words of the program.
 pub(crate) fn advice(error: &Error) -> Option<String> {
     let is_missing = error.kind() == ErrorKind::NotFound;
@@ -214,10 +217,16 @@ pub(crate) fn nearest_entry(path: &Path) -> Option<String> {
     let entries = std::fs::read_dir(folder).ok()?.take(MANY).flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let names: Vec<String> = names.collect();
-    let is_stem = |other: &&String| {
-        [".gguf", ".safetensors"].iter().any(|ending| other.strip_suffix(ending) == Some(name))
+    // The start of the name of a model: `Qwen3-8B` for Qwen3-8B-Q4_K_M.gguf.
+    let stem = ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
+    let is_longer = |other: &&String| {
+        let has_ending = ENDINGS.iter().any(|ending| other.ends_with(ending));
+        let (start, rest) = other.split_at_checked(stem.len()).unwrap_or_default();
+        let is_word = rest.starts_with(|it: char| !it.is_alphanumeric());
+        has_ending && is_word && start.eq_ignore_ascii_case(stem)
     };
-    let near = names.iter().find(is_stem).or_else(|| {
+    let near = names.iter().filter(is_longer).min_by_key(|other| (other.len(), *other));
+    let near = near.or_else(|| {
         spelling::nearest(name, names.iter(), |other| spelling::distance(name, other))
     })?;
     Some(print::shown(&path.with_file_name(near)))

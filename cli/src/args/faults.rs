@@ -4,6 +4,9 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use weighbridge::bytes::Text;
+
+use super::foreign::{self, Meaning::Says};
 use super::kinds::{
     are_apart, has, has_tensor, in_store, is_adapter, is_container, is_file_name, is_known,
     is_model, is_number, is_repository, is_set, is_type, is_type_name, value_of,
@@ -21,7 +24,13 @@ const TYPES: [&str; 3] = ["--type", "--mlx", "--dtype"];
 /// Refuses arguments that are right in no order, and says what to type instead.
 pub(super) fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failure> {
     let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
-    let fault = match name {
+    let of_config = || match name {
+        "convert" | "merge" | "quantize" => {
+            configured(words, places).or_else(|| adapted(words, places))
+        }
+        _ => None,
+    };
+    let fault = of_config().or_else(|| match name {
         "convert" | "merge" | "quantize" | "split" if are_apart(nth(0), nth(1)) => Some((
             format!("{} and {} are shards of one model in different folders", nth(0), nth(1)),
             "the shards of a model are read from one folder: move them and config.json into one, and give its path"
@@ -32,11 +41,64 @@ pub(super) fn refused(name: &str, words: &[OsString], places: &[usize]) -> Resul
         "memory" => fitted(words, places),
         "pull" => pulled(words, places),
         _ => written(name, words, places).or_else(|| shown(name, words, places)),
-    };
+    });
     match fault {
         Some((fault, advice)) => Err(Failure::advised(fault, advice)),
         None => Ok(()),
     }
+}
+
+/// The fault of a config with which another program merges an adapter: its values are arguments here.
+fn configured(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
+    let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
+    let path = Path::new(nth(0));
+    let is_yaml = path.extension().is_some_and(|ending| ending == "yml" || ending == "yaml");
+    let text = is_yaml.then(|| std::fs::read_to_string(path).ok()).flatten()?;
+    let value = |key: &str| {
+        let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+        let (_, value) = lines.find(|(name, _)| *name == key)?;
+        let value = value.split(" #").next()?.trim().trim_matches(['"', '\'']);
+        (!value.is_empty()).then(|| Text::new(value.as_bytes()).brief())
+    };
+    let mut rows = foreign::list("MERGING").map(|row| row.split_whitespace().collect::<Vec<_>>());
+    let (program, base, adapter, dst) = rows.find_map(|row| {
+        let [program, base, adapter, dst] = row[..] else { return None };
+        let (key, folder) = dst.split_once('/').unwrap_or((dst, ""));
+        let dst = Path::new(&value(key)?).join(folder).display().to_string();
+        Some((program, value(base)?, adapter.split(',').find_map(value), dst))
+    })?;
+    let given = value_of(words, &["--lora"]).unwrap_or(nth(1));
+    let given = Some(given.to_owned()).filter(|given| is_adapter(given));
+    let adapter = given.or(adapter).unwrap_or_else(|| "ADAPTER".to_owned());
+    Some((
+        format!("{} is a config of {program}", nth(0)),
+        format!(
+            "its values are arguments here: `weighbridge merge {base} {adapter} {}`",
+            dst.trim_end_matches('/')
+        ),
+    ))
+}
+
+/// The fault of an adapter that does not exist, or without a model.
+fn adapted(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
+    let adapter = value_of(words, &["--lora"]).filter(|_| !has(words, &["-h", "--help"]))?;
+    let is_name = !adapter.contains(['/', ':']);
+    Some(match places {
+        [model, ..]
+            if has(words, &["--dst"])
+                && is_known(word_at(words, *model))
+                && is_name
+                && !is_known(adapter) =>
+        (
+            format!("there is no {adapter}"),
+            "an adapter is a folder of PEFT or mlx-lm, or a GGUF file: `weighbridge merge MODEL ADAPTER DST`".to_owned(),
+        ),
+        [] => (
+            "the model is missing into which the adapter is merged".to_owned(),
+            format!("`weighbridge merge MODEL {adapter} DST`"),
+        ),
+        _ => return None,
+    })
 }
 
 /// Whether a word is several types with commas between them.
@@ -72,6 +134,10 @@ fn written(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, 
         (
             "several models are given".to_owned(),
             format!("one command each: `for f in *.gguf; do weighbridge {name} \"$f\" ...; done`"),
+        ),
+        ("quantize", 1..) if words.iter().filter(|word| *word == "--imatrix").count() > 1 => (
+            "several importance matrices are given, and they are not joined here".to_owned(),
+            "`llama-imatrix --in-file A --in-file B -o C` joins them".to_owned(),
         ),
         ("convert" | "split", 2) if has(words, &["--dst"]) => (
             format!("{} is given, and -o too", nth(1)),
@@ -126,6 +192,14 @@ fn joined(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
     let are_models = || is_model(nth(0)) && is_model(nth(1)) && nth(0) != nth(1);
     Some(match places.len() {
         0 => return None,
+        1 | 2 if is_adapter(nth(0)) && !has(words, &["-h", "--help"]) => (
+            "the model is missing into which the adapter is merged".to_owned(),
+            format!(
+                "`weighbridge merge MODEL {} {}`",
+                nth(0),
+                value_of(words, &["--dst"]).or(Some(nth(1)).filter(|it| !it.is_empty())).unwrap_or("DST")
+            ),
+        ),
         1 if !has(words, &["--dst", "-h", "--help"]) => (
             "the new model has no name".to_owned(),
             format!("`weighbridge merge {} DST`", nth(0)),
@@ -172,6 +246,10 @@ fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, St
                 },
             )
         }
+        ("inspect", 2) if !is_known(nth(0)) && is_model(nth(1)) && !has_tensor(nth(1), nth(0)) => (
+            format!("there is no {}", nth(0)),
+            format!("a tensor comes after its model: `weighbridge inspect {} TENSOR`", nth(1)),
+        ),
         ("diff", 3..) if is_known(nth(2)) => (
             "two models are compared, but several are given".to_owned(),
             "`weighbridge view` and `weighbridge quality` take more".to_owned(),
@@ -244,6 +322,10 @@ fn dumped(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
                     rows.trim_end_matches(']').split(',').next().unwrap_or_default()
                 ),
             )
+        }
+        2 if is_model(nth(0)) && !has_tensor(nth(0), nth(1)) => {
+            let Some((_, Says(what))) = foreign::verb(nth(1)) else { return None };
+            (format!("{} is the name of no tensor", nth(1)), what.to_owned())
         }
         _ => return None,
     })

@@ -12,8 +12,9 @@ use weighbridge::recipe::llama_cpp::target;
 use super::Listing;
 use super::faults::{PROMPTS, refused};
 use super::kinds::{
-    has, is_adapter, is_container, is_file_model, is_known, is_model, is_number, is_of_repository,
-    is_place, is_repository, is_set, is_text_file, is_type, is_type_name, is_unit, value_of,
+    has, has_tensor, is_adapter, is_container, is_file_model, is_known, is_number,
+    is_of_repository, is_place, is_repository, is_set, is_text_file, is_type, is_type_name,
+    is_unit, value_of,
 };
 use super::names::float_name;
 use super::program::{Program, is_option, is_spelled, takes_value, unknown_option, word_at};
@@ -270,6 +271,7 @@ pub(super) fn arrange(
     }
     if let ("merge", [first, second, ..]) = (name.as_str(), places.as_slice())
         && is_adapter(word_at(words, *first))
+        && (places.len() > 2 || has(words, &["--dst"]) || is_known(word_at(words, *second)))
     {
         words.swap(*first, *second);
     }
@@ -388,7 +390,9 @@ fn rearrange(
         {
             words.splice(at..=at, ["inspect".into()]);
         }
-        ("dump", [first, second]) if !Path::new(nth(0)).exists() && is_model(nth(1)) => {
+        ("dump" | "inspect", [first, second])
+            if !Path::new(nth(0)).exists() && has_tensor(nth(1), nth(0)) =>
+        {
             words.swap(*first, *second);
         }
         ("diff", [_, _, tensor]) => words.insert(*tensor, "--filter".into()),
@@ -704,7 +708,7 @@ pub(super) fn mlx_type(words: &mut Vec<OsString>, at: usize) -> Result<(), Failu
     let is_quantize = word_at(words, at) == "quantize";
     if is_asked && is_for_mlx && has(words, &["--dtype"]) {
         let fault = "--dtype is given beside the bits of a quantization".to_owned();
-        let advice = "`weighbridge convert SRC COPY --dtype F16` first, then quantize COPY without it: what is not \
+        let advice = "`weighbridge convert SRC PLAIN --dtype F16` first, then quantize PLAIN without it: what is not \
             quantized keeps its dtype"
             .to_owned();
         return Err(Failure::advised(fault, advice));

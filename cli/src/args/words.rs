@@ -228,13 +228,16 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
     option_after(words, at, &one);
     option_after(words, at, &dashed(&typed));
     let named = |name: &String| row(name).map(|meaning| (name.clone(), meaning));
-    let mut arguments = words.iter().skip(at + 1).filter_map(|word| word.to_str());
-    let argument = arguments.find(|word| !word.starts_with('-'));
-    let is_bare = argument.is_some_and(|word| !word.contains(['/', ':']));
+    let arguments = words.iter().skip(at + 1).filter_map(|word| word.to_str());
+    let arguments: Vec<&str> = arguments.filter(|word| !word.starts_with('-')).collect();
     // A name without a folder may be one of the other program's own.
-    let of_bare = |name: &String| named(&format!("{name} NAME")).filter(|_| is_bare);
+    let of_kind = |name: &String, argument: usize| {
+        let is_bare = !arguments.get(argument)?.contains(['/', ':']);
+        named(&format!("{name} {}", if is_bare { "NAME" } else { "REPO" }))
+    };
     let two = |name: &String| {
-        named(&format!("{name} {}", word_at(words, at + 1))).or_else(|| of_bare(name))
+        let both = format!("{name} {}", word_at(words, at + 1));
+        of_kind(&both, 1).or_else(|| named(&both)).or_else(|| of_kind(name, 0))
     };
     let full = Some(dashed(&typed)).filter(|full| *full != one);
     let is_verb = program.has(&one);
@@ -252,7 +255,7 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
             false => model_or_mistake(program, words, at, &typed),
         };
     };
-    let name = name.trim_end_matches(" NAME").to_owned();
+    let name = name.trim_end_matches(" NAME").trim_end_matches(" REPO").to_owned();
     let merges = name == "gguf-split" && words.iter().any(|word| word == "--merge");
     let here = match meaning {
         _ if merges => "merge",
@@ -277,11 +280,9 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
         }
         Value | Pair(_) | Setting(_) | Needless | Ignored(_) => return Ok(()),
     };
-    let here = without_typed(here, words);
     let (count, rest) = (name.split(' ').count(), at + name.split(' ').count());
-    let is_typed = |word: &&str| word.starts_with("--") && has(&words[rest..], &[word]);
     let here: Vec<OsString> =
-        here.split(' ').filter(|word| !is_typed(word)).map(OsString::from).collect();
+        without_typed(here, &words[rest..]).into_iter().map(OsString::from).collect();
     words.splice(at..at + count, here);
     Ok(())
 }
@@ -317,18 +318,21 @@ fn without_models(program: &Program, words: &mut Vec<OsString>, at: usize) {
     }
 }
 
-/// The words without their option and its value, if it is typed too: `dequantize F --dtype f32`.
-fn without_typed<'h>(here: &'h str, words: &[OsString]) -> &'h str {
-    let added =
-        here.split_once(" --").and_then(|(verb, added)| Some((verb, added.split_once(' ')?)));
-    let Some((verb, (added, _))) = added else { return here };
-    let added = format!("--{added}");
-    let is_it = |word: &OsString| {
-        let name = word.to_str().and_then(|word| word.split('=').next()).unwrap_or_default();
-        let is_other = || matches!(meaning(verb, name, |_| false), Some(Is(own)) if own == added);
-        name == added || is_other()
+/// The words without those of their options that are typed too: `dequantize F --dtype f32`.
+fn without_typed<'h>(here: &'h str, words: &[OsString]) -> Vec<&'h str> {
+    let verb = here.split(" --").next().unwrap_or(here);
+    let mut is_typed = false;
+    let is_left = |word: &&str| {
+        if let Some(added) = word.starts_with("--").then(|| word.split('=').next()).flatten() {
+            is_typed = words.iter().any(|word| {
+                let name = dashed(word.to_str().and_then(|it| it.split('=').next()).unwrap_or(""));
+                let own = || meaning(verb, &name, |it| it == added);
+                name == added || matches!(own(), Some(Is(own)) if own == added)
+            });
+        }
+        !is_typed
     };
-    if words.iter().any(is_it) { verb } else { here }
+    here.split(' ').filter(is_left).collect()
 }
 
 /// Puts an option that makes another verb of one after it: `gguf-dump FILE --no-tensors`.
@@ -959,7 +963,13 @@ mod tests {
         ("w stats m", "w inspect --stats m"),
         ("w memory m -ctx-size 8", "w memory m --context 8"),
         ("w convert_lora_to_gguf.py --base m a", "w convert --base m a"),
-        ("w mlx_lm.fuse --model m --save-path x", "w merge m --dst x"),
+        ("w mlx_lm.fuse --model m --save-path x", "w convert --lora adapters m --dst x"),
+        ("w mlx_lm.fuse --model m --adapter_path a", "w convert --dst fused_model m --lora a"),
+        ("w hf models ls o/n", "w pull --include=* --dry-run o/n"),
+        ("w hf models card o/n", "w pull --include=README.md o/n"),
+        ("w git lfs fetch https://hf.co/a/b", "w pull https://hf.co/a/b"),
+        ("w git-lfs pull a/b", "w pull a/b"),
+        ("w git lfs ls-files a/b", "w pull --include=* --dry-run a/b"),
         ("w run -m m -p Hello", "w run generate --chat m --prompt Hello"),
         ("w -v", "w --version"),
         ("w hf download a/b x.json", "w pull a/b --include x.json"),
@@ -982,7 +992,7 @@ mod tests {
         ("w python3 convert_hf_to_gguf.py d", "w convert --to gguf d"),
         ("w ./build/bin/llama-quantize d Q4_K_M", "w quantize d Q4_K_M"),
         ("w llama-cli -m m -p x -fa on -n 3", "w run generate --chat m --prompt x --max-tokens 3"),
-        ("w llama-cli -m m -p x -fa --jinja", "w run generate --chat m --prompt x"),
+        ("w llama-cli -m m -p x -fa --jinja", "w run generate m --prompt x --chat"),
         ("w llama-cli -m m -p x -no-cnv", "w run generate --chat m --prompt x --no-chat"),
         ("w llama-completion -m m -p x -n -1", "w run generate m --prompt x --max-tokens -1"),
         ("w ollama run m Hello", "w run generate --chat m --prompt=Hello"),

@@ -49,16 +49,26 @@ fn in_gguf(args: &Convert, model: Model, adapter: &Adapter) -> Result<Prepared, 
         let fault = format!("{src} is an adapter, which is written as GGUF alone, not as {name}");
         return Err(Error::new(ErrorKind::Mismatch, fault).advise(advice).into());
     }
-    let base = args.lora_from.clone().or_else(|| adapter.base_model().map(PathBuf::from));
-    let base = base.ok_or_else(|| {
+    let with_base = format!("`weighbridge convert {src} DST.gguf --base MODEL`");
+    let named = args.lora_from.is_none().then(|| adapter.base_model()).flatten();
+    let base = args.lora_from.clone().or_else(|| named.map(PathBuf::from)).ok_or_else(|| {
         let fault = format!("{src} is an adapter, and a GGUF file needs the names of its model");
         let advice = format!(
-            "`weighbridge convert {src} DST.gguf --base MODEL` writes it as GGUF, `weighbridge convert MODEL DST \
-             --lora {src}` merges it"
+            "{with_base} writes it as GGUF, `weighbridge convert MODEL DST --lora {src}` merges it"
         );
         Error::new(ErrorKind::Mismatch, fault).advise(advice)
     })?;
-    let base = args.writing.open.options().open(&base)?;
+    let base = args.writing.open.options().open(&base).map_err(|error| match named {
+        Some(name) if error.kind() == ErrorKind::NotFound => {
+            let name = shown(Path::new(name));
+            let fault = format!(
+                "{src} is an adapter of {name}, which is not on this machine under that name"
+            );
+            let advice = format!("{with_base}, where MODEL is the path of that model");
+            Error::new(ErrorKind::NotFound, fault).advise(advice)
+        }
+        _ => error,
+    })?;
     remark(&base);
     let plan = ops::adapter_in_gguf(adapter, &base, args.dtype)?;
     let dst = writing::with_type(dst, plan.file_type.map(FileType::name));

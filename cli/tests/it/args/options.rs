@@ -377,3 +377,26 @@ fn adapters_that_cannot_be_merged_say_why() {
     let report = json(&["inspect", text(folder.path()), "--json"]);
     assert_eq!(report["summary"]["base_models"], serde_json::json!(["org/base"]));
 }
+
+/// The model of an adapter may have another name on this machine, or another path than where it was trained.
+#[test]
+fn the_base_of_an_adapter_may_be_elsewhere() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| folder.path().join(name);
+    let adapter = root().join(LORA).join("adapter");
+    let weights = "adapter_model.safetensors";
+    std::fs::copy(adapter.join(weights), path(weights)).expect("a copy");
+    let config = std::fs::read_to_string(adapter.join("adapter_config.json")).expect("a config");
+    let dst = path("x.gguf");
+    for name in ["Tiny", "org/tiny", "/home/me/tiny"] {
+        let stated = format!(r#""base_model_name_or_path": "{name}""#);
+        let config = config.replace(r#""base_model_name_or_path": null"#, &stated);
+        std::fs::write(path("adapter_config.json"), config).expect("a file");
+        for verb in ["convert_lora_to_gguf.py", "convert"] {
+            let said = refused(&[verb, text(folder.path()), "--outfile", text(&dst)]);
+            assert!(said.contains(&format!("is an adapter of {name}, which is not on")), "{said}");
+            assert!(said.contains("DST.gguf --base MODEL`"), "{said}");
+            assert!(!said.contains("pull"), "{said}");
+        }
+    }
+}

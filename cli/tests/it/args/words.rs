@@ -294,6 +294,34 @@ fn a_sentence_says_what_to_type() {
         (&["convert", HF, "--fuse-gate-up-exps"], "gate and up of experts are two tensors"),
         (&["run", GGUF, "Once", "--no-think"], "a template gets the prompt"),
         (&["llama-imatrix", "--in-file", "x.dat", "-o", "y.gguf"], "both forms"),
+        (
+            &["llama-imatrix", "--in-file", "a", "--in-file", "b", "-o", "c"],
+            "importance matrices are neither joined nor converted",
+        ),
+        (&["llama-imatrix", "-o", "c", "--output-format", "dat"], "llama-imatrix does both"),
+        (&["quantize", HF, "Q4_0", "--imatrix", "a", "--imatrix", "b"], "they are not joined here"),
+        (&["mlx_lm.fuse", "--model", BASE], "adapters: no weights here"),
+        (
+            &["mlx_lm.fuse", "--adapter-path", ADAPTER],
+            "`weighbridge merge MODEL tests/fixtures/lora/llama/adapter DST`",
+        ),
+        (&["merge", ADAPTER, "--dst", "x"], "merge MODEL tests/fixtures/lora/llama/adapter x`"),
+        (&["merge", ADAPTER, "x"], "merge MODEL tests/fixtures/lora/llama/adapter x`"),
+        (&["hf", "cp", "hf://o/n/config.json", "."], "`weighbridge pull ORG/NAME FILE -o FOLDER`"),
+        (&["git", "lfs", "install"], "Weighbridge needs no Git LFS"),
+        (&["git-lfs", "track", "x"], "Weighbridge needs no Git LFS"),
+        (&["git", "lfs", "ls-files"], "for example `weighbridge pull"),
+        (
+            &["inspect", "token_embd.weigth", GGUF],
+            "`weighbridge inspect assets/sample/sample-Q8_0.gguf TENSOR`",
+        ),
+        (&["inspect", "assets/sample/sample"], "did you mean assets/sample/sample-Q8_0.gguf?"),
+        (&["inspect", "assets/sample/Sample.gguf"], "did you mean assets/sample/sample-Q8_0.gguf?"),
+        (&["dump", GGUF, "tokenizer"], "`weighbridge run tokens MODEL` lists the special tokens"),
+        (&["gguf-hash", "--sha1", GGUF], "`sha1sum FILE`"),
+        (&["zero_to_fp32.py", ".", "out"], "writes safetensors"),
+        (&["unsloth-cli.py", "--save_gguf"], "Weighbridge does not train"),
+        (&["accelerate", "merge-weights", "a", "b"], "accelerate joins its own shards"),
         (&["models", "--filter", "size>1MB"], "`--sort size` sorts"),
         (&["head", "-c", "4", GGUF], "`xxd FILE`"),
     ];
@@ -318,6 +346,24 @@ fn words_of_other_programs_mean_the_same() {
         (&["inspect", GGUF, "attn_q", "--all"], &["inspect", GGUF, "--all", "--filter", "attn_q"]),
         (&["special-tokens", GGUF], &["run", "tokens", GGUF]),
         (&["dump", "output_norm.weight", GGUF], &["dump", GGUF, "output_norm.weight"]),
+        (&["inspect", "output_norm.weight", GGUF], &["inspect", GGUF, "output_norm.weight"]),
+        (
+            &["mlx_lm.fuse", "--model", BASE, "--adapter-path", ADAPTER, "--dry-run"],
+            &["merge", BASE, ADAPTER, "fused_model", "--dry-run"],
+        ),
+        (
+            &[
+                "merge_peft.py",
+                "--base_model",
+                BASE,
+                "--peft_model",
+                ADAPTER,
+                "-o",
+                "x",
+                "--dry-run",
+            ],
+            &["merge", BASE, ADAPTER, "x", "--dry-run"],
+        ),
         (&[GGUF, "--tensors"], &["inspect", GGUF, "--all"]),
         (
             &["inspect", "--input", GGUF, "--grep", "attn_q"],
@@ -654,4 +700,30 @@ fn lists_before_the_model() {
     assert!(said.contains("out.gguf: already exists"), "{said}");
     printed(&["llama-quantize", "--tensor-type", "attn_v=q6_k", HF, &at("new.gguf"), "Q8_0", "2"]);
     assert!(Path::new(&at("new.gguf")).is_file());
+}
+
+/// A config with which another program merges an adapter is no recipe.
+#[test]
+fn configs_of_other_programs() {
+    let axolotl = "base_model: acme/Tiny # the model\nadapter: lora\noutput_dir: ./out\n";
+    let factory = "### model\nmodel_name_or_path: acme/Tiny\nadapter_name_or_path: saves/lora\n\
+        template: qwen3\n\nexport_dir: \"output/tiny\"\n";
+    for (text, words, here) in [
+        (axolotl, &["axolotl", "merge-lora"][..], "merge acme/Tiny ./out ./out/merged`"),
+        (axolotl, &["merge", "--dst", "x"], "merge acme/Tiny ./out ./out/merged`"),
+        (factory, &["llamafactory-cli", "export"], "merge acme/Tiny saves/lora output/tiny`"),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("config.yml");
+        std::fs::write(&path, text).expect("a file");
+        let path = path.to_str().expect("UTF-8");
+        let said = refused(&[words, &[path]].concat());
+        assert!(said.contains(here), "{words:?}: {said}");
+        let given = format!("--lora-model-dir={ADAPTER}");
+        if words[0] == "axolotl" {
+            let said = refused(&[words, &[path, &given]].concat());
+            let here = format!("merge acme/Tiny {ADAPTER} ./out/merged`");
+            assert!(said.contains(&here), "{said}");
+        }
+    }
 }
