@@ -3,7 +3,7 @@
 
 use super::account;
 use super::agreement::FOR_OTHERS;
-use super::verify::{Area, Examination, MlxReader, unloaded};
+use super::verify::{Area, Examination, Fault, MlxReader, unloaded};
 use crate::error::{AdvisedOption, Error, Result};
 use crate::model::Model;
 use crate::store::Encoding;
@@ -81,39 +81,50 @@ fn verdict(
         };
         return Ok((Some(fault), unloadable || shared));
     }
-    let shapes = found.faults.iter().filter(|fault| fault.area == Area::Shapes);
-    let shapes: Vec<String> = shapes.map(|fault| fault.text.clone()).collect();
-    let new = found.new_faults(source)?;
-    if new.is_empty() && !shapes.is_empty() {
-        let fault = shortened(&shapes);
-        return Ok((Some(format!("the written model has a fault of its source: {fault}")), true));
+    let (of_source, new) = found.by_origin(source)?;
+    if !new.is_empty() {
+        let fault = format!("the written model would have a fault: {}", shortened(&new));
+        return Ok((Some(fault), unloadable));
     }
-    let fault = (!new.is_empty())
-        .then(|| format!("the written model would have a fault: {}", shortened(&new)));
-    Ok((fault, unloadable))
+    // Other notes name unknown tensors and, for GGUF, the tokenizer's file that is missing or not read.
+    let lacks_keys = planned.encoding() == Encoding::Gguf && !has_tokenizer(source);
+    let is_noted = |fault: &Fault| match fault.area {
+        Area::Names => true,
+        Area::Vocabulary => lacks_keys,
+        _ => false,
+    };
+    let of_source = of_source.into_iter().filter(|fault| !is_noted(fault));
+    let of_source: Vec<String> = of_source.map(|fault| fault.text).collect();
+    let fault = (!of_source.is_empty())
+        .then(|| format!("the written model has a fault of its source: {}", shortened(&of_source)));
+    Ok((fault, true))
 }
 
 impl Examination {
-    /// The faults in areas in which the source has none.
-    fn new_faults(self, source: &Model) -> Result<Vec<String>> {
-        let mut faults: Vec<_> = self.faults.into_iter().chain(self.refused).collect();
+    /// The faults in areas in which the source has one too, and the texts of the others.
+    fn by_origin(self, source: &Model) -> Result<(Vec<Fault>, Vec<String>)> {
+        let faults: Vec<_> = self.faults.into_iter().chain(self.refused).collect();
         if faults.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         }
         let known = Self::of(source)?;
         let mut areas: Vec<Area> =
             known.faults.iter().chain(&known.refused).map(|fault| fault.area).collect();
         if areas.contains(&Area::Values) {
             // Names and shapes of arrays that are not understood say nothing.
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         }
         areas.extend((!known.loader.is_empty()).then_some(Area::Loader));
         // Only some readers require a tokenizer.
-        let lacks_tokenizer = source.tokenizer().is_ok_and(|tokenizer| tokenizer.is_none());
-        areas.extend(lacks_tokenizer.then_some(Area::Vocabulary));
-        faults.retain(|fault| !areas.contains(&fault.area));
-        Ok(faults.into_iter().map(|fault| fault.text).collect())
+        areas.extend((!has_tokenizer(source)).then_some(Area::Vocabulary));
+        let (of_source, new): (Vec<_>, Vec<_>) =
+            faults.into_iter().partition(|fault| areas.contains(&fault.area));
+        Ok((of_source, new.into_iter().map(|fault| fault.text).collect()))
     }
+}
+
+fn has_tokenizer(model: &Model) -> bool {
+    !model.tokenizer().is_ok_and(|tokenizer| tokenizer.is_none())
 }
 
 /// The first fault of a list, and the number of the others.
