@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::config::{
-    ConfigReader, Field, KEPT_CONFIG, KEYS, KeptDocument, Key, LayerKind, ModelConfig, Reported,
-    key, nested_configs, pooling,
+    ConfigField, ConfigReader, Field, KEPT_CONFIG, KEYS, KeptDocument, Key, LayerKind, ModelConfig,
+    Reported, SourceKind, key, nested_configs, pooling,
 };
 use super::mapping::{Mapping, next_layers};
 use super::rule::KeyedTensor;
@@ -118,10 +118,15 @@ impl<'a> SourceModel<'a> {
         }
     }
 
-    /// The value of a config field as the files state it.
+    /// The value of a config field as the files state it, or as the shapes of their tensors do.
     pub(crate) fn row(&self, name: &str) -> Result<Option<Json>> {
         let Some(key) = key(name) else { return Ok(None) };
-        Ok(self.reader.field(key, key.value)?.map(|field: Field<Json>| field.value))
+        let stated: Option<Field<Json>> = self.reader.field(key, key.value)?;
+        let is_shown = |field: &ConfigField<'_>| {
+            field.name == name && field.source.kind() == SourceKind::Tensors
+        };
+        let shown = || self.config.fields().into_iter().find(is_shown).map(|field| field.value);
+        Ok(stated.map(|field| field.value).or_else(shown))
     }
 
     /// The value of a config field, derived if the files do not state it.

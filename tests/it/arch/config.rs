@@ -774,9 +774,13 @@ fn files_of_mlx_examples_have_what_their_tensors_say() {
             ("config.json", config.to_string().into_bytes()),
             ("model.safetensors", weights.build()),
         ]);
-        of(&Model::open(folder.path()).expect("a model"))
+        let model = Model::open(folder.path()).expect("a model");
+        let keys = weighbridge::translate::gguf_metadata(&model);
+        let length = keys.ok().and_then(|keys| keys.get("llama.feed_forward_length")?.to_i128());
+        of(&model).map(|config| (config, length))
     };
-    let config = with(json!({})).expect("a config");
+    let (config, length) = with(json!({})).expect("a config");
+    assert_eq!(length, Some(6));
     assert_eq!(
         [config.vocab_size.map(|f| f.value), config.ffn_dim.map(|f| f.value)],
         [Some(4), Some(6)]
