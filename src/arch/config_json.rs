@@ -3,7 +3,7 @@
 //! `rope_scaling`, not `rope_parameters`.
 
 use super::config::flags::tensor_flags;
-use super::config::{LayerKind, ModelConfig};
+use super::config::{self, LayerKind, ModelConfig};
 use super::family;
 use super::source::SourceModel;
 use super::variant::{Class, ConfigRule, Constant};
@@ -116,11 +116,6 @@ pub(crate) fn without_padding(config: &mut Map<String, Json>) {
     }
 }
 
-/// The class that a config names.
-pub(crate) fn class_name(config: &Json) -> Option<&str> {
-    config.get("architectures")?.as_array()?.first()?.as_str()
-}
-
 /// The class of this name.
 pub(crate) fn class(name: &str) -> Option<&'static Class> {
     family::variants().flat_map(|variant| variant.classes).find(|own| own.class == name)
@@ -129,7 +124,7 @@ pub(crate) fn class(name: &str) -> Option<&'static Class> {
 /// The class of the language model that a class of LLaVA's own code extends, as `LlavaLlamaForCausalLM` does. Its config has
 /// the keys of both (`llava/model/language_model` of LLaVA 1.5 and 1.6).
 pub(crate) fn class_in_llava(config: &Json) -> Option<&'static Class> {
-    let text = class_name(config)?.strip_prefix("Llava")?;
+    let text = config::class_name(config)?.strip_prefix("Llava")?;
     class(text.ends_with("ForCausalLM").then_some(text)?)
 }
 

@@ -75,7 +75,7 @@ const TOWER_CLASSES: &[&str] = &[
 /// The class of a vision or audio model without a language model: `SiglipVisionModel`.
 pub(crate) fn tower_alone(store: &Store) -> Option<&str> {
     let config = store.document("config.json")?;
-    let class = config.get("architectures")?.as_array()?.first()?.as_str()?;
+    let class = config::class_name(config)?;
     let is_alone = config::nested_configs(config).len() == 1;
     (is_alone && TOWER_CLASSES.iter().any(|end| class.ends_with(end))).then_some(class)
 }

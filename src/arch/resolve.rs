@@ -58,7 +58,7 @@ pub(crate) fn architecture_name(store: &Store) -> Result<Option<Field<String>>> 
             }
         }
     }
-    let class = store.document("config.json").and_then(config_json::class_name);
+    let class = store.document("config.json").and_then(config::class_name);
     if let Some(class) = class.and_then(config_json::class) {
         let source = FieldSource::document("config.json", "architectures");
         return Ok(Some(named(class.model_type, source)));
@@ -519,7 +519,7 @@ fn reason(store: &Store, named: Option<&Field<String>>, is_known: bool) -> Strin
 /// What a `config.json` has that states no architecture.
 fn unstated(store: &Store) -> Option<String> {
     let config = store.document("config.json")?;
-    let class = config_json::class_name(config).map_or_else(
+    let class = config::class_name(config).map_or_else(
         || "no class in architectures".to_owned(),
         |class| format!("the class \"{class}\" is not a known one"),
     );

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::account;
 use super::rewrite::merge;
+use crate::arch::config::class_name;
 use crate::arch::tower::{PROCESSORS, Tower, TowerConfig, TowerForm, TowerTensor};
 use crate::arch::transform::{PLUS_ONE, SOFTPLUS, SQUEEZED};
 use crate::arch::{Auxiliary, Resolution, family, other_models};
@@ -49,8 +50,7 @@ fn converter(model: &Model) -> String {
     let config = model.document("config.json");
     let inner = config.and_then(|config| config.get("vision_config"));
     let mut classes = [inner, config].into_iter().flatten();
-    let class =
-        classes.find_map(|config| config.get("architectures")?.as_array()?.first()?.as_str());
+    let class = classes.find_map(class_name);
     match class.map_or(Some("convert_hf_to_gguf.py --mmproj"), llama_cpp::mmproj_script) {
         Some(script) => format!("llama.cpp's {script} may be able to write the file"),
         None => "llama.cpp's scripts know no vision or audio model of this class either".to_owned(),

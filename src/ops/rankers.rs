@@ -1,5 +1,6 @@
 //! Models that rank texts, in GGUF.
 
+use crate::arch::config::class_name;
 use crate::arch::family::{RANKERS, Ranker};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -70,8 +71,7 @@ pub(super) fn in_gguf(model: &Model, keys: &mut KeyValues) -> Result<GgufRanker>
 
 /// The class of a model whose classifier is that of tokens, or of several texts.
 fn class_of_other_head(store: &Store) -> Option<&str> {
-    let classes = store.document("config.json")?.get("architectures")?;
-    let class = classes.as_array()?.first()?.as_str()?;
+    let class = class_name(store.document("config.json")?)?;
     ["ForTokenClassification", "ForMultipleChoice"]
         .iter()
         .any(|end| class.ends_with(end))

@@ -87,6 +87,11 @@ pub(crate) const TEXT_CONFIGS: [&str; 4] =
 /// Configs within others, at most.
 const DEPTH: usize = 4;
 
+/// The class that a config names.
+pub(crate) fn class_name(config: &Json) -> Option<&str> {
+    config.get("architectures")?.as_array()?.first()?.as_str()
+}
+
 /// The config of the language model and those that it is nested in, each with its path: the innermost
 /// first, the document last.
 pub(crate) fn nested_configs(document: &Json) -> Vec<(String, &Json)> {

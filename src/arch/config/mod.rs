@@ -20,7 +20,7 @@ mod values;
 pub(crate) use defaults::{Defaults, FamilyDefault, OwnKeys};
 pub(crate) use derive::derived;
 pub use field::{ConfigField, ConfigValue, Field};
-pub(crate) use field::{TEXT_CONFIGS, nested_configs};
+pub(crate) use field::{TEXT_CONFIGS, class_name, nested_configs};
 pub use keys::{
     AttentionConfig, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig, SsmConfig,
 };

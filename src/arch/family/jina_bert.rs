@@ -4,6 +4,7 @@
 //! The model for code also has norms of queries and keys, and a second norm after attention.
 
 use super::step::{Step, Steps};
+use crate::arch::config::class_name;
 use crate::arch::source::SourceModel;
 use crate::error::Result;
 use crate::json::{Json, Map, json};
@@ -14,7 +15,7 @@ pub(super) const STEPS: Steps =
 
 /// Whether a `config.json` of BERT is that of Jina's class.
 pub(super) fn is_own(config: &Json) -> bool {
-    let class = config.get("architectures").and_then(|list| list[0].as_str());
+    let class = class_name(config);
     class.is_some_and(|class| class.starts_with("JinaBert"))
 }
 

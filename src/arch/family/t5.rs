@@ -6,6 +6,7 @@
 //! first layer of a stack has the bias of all its layers.
 
 use super::step::{Step, Steps};
+use crate::arch::config::class_name;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
 use crate::json::{Json, Map};
@@ -25,7 +26,7 @@ pub(super) const STEPS: Steps = &[
 
 /// Whether a `config.json` is that of an encoder alone.
 fn is_encoder(config: &Json) -> bool {
-    let class = config.get("architectures").and_then(|list| list[0].as_str());
+    let class = class_name(config);
     class.is_some_and(|class| class.ends_with("EncoderModel"))
 }
 
