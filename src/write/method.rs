@@ -11,6 +11,9 @@ use crate::repack::REPACKS;
 use crate::shape;
 use crate::store::Part;
 
+/// The floats in which checkpoints have their tensors.
+pub(crate) const PLAIN_FLOATS: [DType; 3] = [DType::BF16, DType::F16, DType::F32];
+
 /// The caller's requirements on dtypes, beyond what the container can hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Precision {
@@ -33,6 +36,11 @@ impl Precision {
     /// Whether no dtype is asked for.
     pub(crate) fn is_as_stored(self) -> bool {
         self.dtype.is_none() && !self.decodes
+    }
+
+    /// The dtype that is asked for, if it is a plain float.
+    pub(crate) fn plain_dtype(self) -> Option<DType> {
+        self.dtype.filter(|dtype| PLAIN_FLOATS.contains(dtype))
     }
 }
 

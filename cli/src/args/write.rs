@@ -481,7 +481,8 @@ pub(crate) struct Convert {
     /// model's name
     #[arg(long, value_name = "TO", value_parser = writable())]
     pub(crate) to: Option<&'static Container>,
-    /// Dtype of all matrices: F32, F16, BF16, or for GGUF any type that needs no importance matrix
+    /// Dtype of the weights: F32, F16, BF16, or for GGUF any type that needs no importance matrix. Vectors are F32 in
+    /// GGUF, and elsewhere if only they are in F32
     #[arg(long, value_name = "DTYPE", value_parser = dtype(), hide_possible_values = true)]
     pub(crate) dtype: Option<DType>,
     /// Decode quantized tensors: those of MLX to the dtype of their scales, as mlx-lm does, MXFP4 to BF16, FP8 to BF16 if

@@ -8,6 +8,7 @@ use crate::container::safetensors::{SchemeBeside, left_over, scheme_beside, stor
 use crate::container::writer::{DocumentContent, DocumentKinds, NewDocument, Placement};
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, Map};
+use crate::metadata::KeyValues;
 use crate::model::Model;
 use crate::ollama::{self, BlobModel};
 use crate::ops::agreement::PlannedDirectory;
@@ -132,8 +133,12 @@ impl Conversion<'_> {
     fn documents(&self, builder: &mut Builder) -> Result<WrittenDocuments> {
         let Self { model, writer, .. } = *self;
         let store = model.store();
-        let has_own = store.document("config.json").is_some();
-        let has_own = has_own && store.encoding() == Encoding::Safetensors;
+        let is_safetensors = store.encoding() == Encoding::Safetensors;
+        let has_own = is_safetensors && store.document("config.json").is_some();
+        if self.options.one_file && is_safetensors && !has_own {
+            let nothing = NamedFiles::new();
+            return Ok(WrittenDocuments { config: None, others: nothing.clone(), absent: nothing });
+        }
         let only_json = writer.documents == DocumentKinds::Json;
         let (config, mut others) = match writer.dialect {
             _ if only_json && has_own => {
@@ -229,6 +234,9 @@ impl Conversion<'_> {
             return Err(Error::unsupported(fault).advise("give the path of a directory"));
         }
         let mut builder = self.directory()?;
+        if self.model.encoding() == Encoding::Safetensors {
+            *builder.metadata() = KeyValues::of(self.model.metadata());
+        }
         let names = builder.documents().iter().map(|document| document.name.as_str());
         let names = names.collect::<Vec<_>>().join(", ");
         builder.one_file();

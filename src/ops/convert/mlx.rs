@@ -9,7 +9,7 @@ use crate::model::{Model, Tensor};
 use crate::recipe::mlx_lm;
 use crate::repack::{REPACKS, Repack};
 use crate::store::Encoding;
-use crate::write::Precision;
+use crate::write::{PLAIN_FLOATS, Precision};
 
 /// mlx-lm's choice for each tensor. `model_type` is that of the config.json to be written.
 pub(super) fn recipe(
@@ -67,8 +67,7 @@ pub(super) fn floats(
     quantizes: bool,
     tensors: &[(Option<String>, Tensor)],
 ) -> Option<DType> {
-    const FLOATS: [DType; 3] = [DType::BF16, DType::F16, DType::F32];
-    if let Some(dtype) = precision.dtype.filter(|dtype| FLOATS.contains(dtype)) {
+    if let Some(dtype) = precision.plain_dtype() {
         return Some(dtype);
     }
     if precision.lossless {
@@ -84,7 +83,7 @@ pub(super) fn floats(
     };
     let is_quantized = |tensor: &Tensor| tensor.dtype().is_ok_and(DType::is_quantized);
     let quantized = matrices().any(is_quantized);
-    let plain = FLOATS.into_iter().filter(|dtype| !quantized || *dtype != DType::F32);
+    let plain = PLAIN_FLOATS.into_iter().filter(|dtype| !quantized || *dtype != DType::F32);
     let most = plain.max_by_key(|dtype| elements(*dtype)).filter(|dtype| elements(*dtype) > 0);
     if most.is_some() || !quantized {
         return most;

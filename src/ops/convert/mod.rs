@@ -110,7 +110,8 @@ impl ConvertOptions {
         self
     }
 
-    /// Writes all matrices in a dtype.
+    /// Writes all matrices in a dtype. A plain float is the dtype of vectors too, but in GGUF, and but for
+    /// vectors in F32 of a checkpoint that is narrower.
     #[must_use]
     pub fn dtype(mut self, dtype: DType) -> Self {
         self.precision.dtype = Some(dtype);

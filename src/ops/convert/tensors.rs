@@ -151,6 +151,24 @@ impl Conversion<'_> {
         })
     }
 
+    /// The dtype to which a tensor is cast for readers other than mlx-lm. A vector in F32 stays so if the checkpoint's
+    /// other tensors are narrower: its publisher keeps it in F32, as the biases of routers. GGUF has all vectors in F32,
+    /// whatever the model had.
+    pub(super) fn casts(
+        &self,
+        tensors: &[(Option<String>, Tensor)],
+    ) -> impl Fn(&Tensor) -> Option<DType> + use<> {
+        let is_wide = |tensor: &Tensor| tensor.dtype().is_ok_and(|dtype| dtype == DType::F32);
+        let weights = |wide: bool| {
+            let of = tensors.iter().map(|(_, tensor)| tensor).filter(|t| is_wide(t) == wide);
+            of.map(Tensor::elements).fold(0, u64::saturating_add)
+        };
+        let keeps = !matches!(self.model.encoding(), Encoding::Gguf | Encoding::Ggml)
+            && weights(true) < weights(false);
+        let dtype = self.options.precision.plain_dtype();
+        move |tensor| dtype.filter(|_| !(keeps && is_wide(tensor)))
+    }
+
     /// Adds the tensors of a rank, or of the whole model.
     pub(super) fn push_share(
         &self,
@@ -163,15 +181,14 @@ impl Conversion<'_> {
         // A scheme whose tensors are divided is written decoded, and so are those that every rank has.
         let same = resolution.dialect == self.writer.dialect && rank.is_none();
         let whole = !self.changes_some();
-        let floats = match self.writer.dialect {
-            Dialect::Mlx => {
-                let quantizes = matches!(rules, Rules::MlxLm(_));
-                mlx::floats(self.model, resolution, self.options.precision, quantizes, &tensors)
-            }
-            _ => None,
-        };
+        let for_mlx = (self.writer.dialect == Dialect::Mlx).then(|| {
+            let quantizes = matches!(rules, Rules::MlxLm(_));
+            mlx::floats(self.model, resolution, self.options.precision, quantizes, &tensors)
+        });
         let uncast = resolution.architecture.map_or(&[][..], |row| row.mlx_uncast);
+        let casts = self.casts(&tensors);
         for (experts, tensor) in tensors {
+            let floats = for_mlx.unwrap_or_else(|| casts(&tensor));
             let cast = !uncast.iter().any(|piece| tensor.name().contains(piece));
             let mut precision =
                 Precision { floats: floats.filter(|_| cast), ..self.options.precision };

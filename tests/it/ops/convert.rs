@@ -911,3 +911,76 @@ fn fp8_is_decoded_to_the_dtype_of_its_config() {
         }
     }
 }
+
+/// With a dtype, a checkpoint has one dtype, as after `model.to(dtype)`: a model whose norms stay in
+/// another dtype is not loaded by those who add them to its matrices.
+#[test]
+fn a_dtype_is_that_of_vectors_too() {
+    for (name, dtype) in [
+        ("hf/llama-f16", DType::BF16),
+        ("hf/mixtral-bf16", DType::F16),
+        ("hf/mixtral-bf16", DType::F32),
+        ("hf/bert-f32", DType::F16),
+        ("hfq/ct-fp8-channel", DType::F16),
+    ] {
+        let model = provider(&fixture(name).expect("the repository has it"));
+        let options = ConvertOptions::new(&SAFETENSORS).dtype(dtype);
+        let plan = ops::convert(&model, &options).unwrap_or_else(|error| panic!("{error}"));
+        let others: Vec<_> = plan.tensors.iter().filter(|tensor| tensor.dtype != dtype).collect();
+        assert!(others.is_empty(), "{name}: {others:?}");
+    }
+}
+
+/// What a publisher keeps in F32 beside narrower tensors needs it, as the biases of routers.
+#[test]
+fn vectors_that_alone_are_in_f32_stay_so() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let bytes = Safetensors::new()
+        .tensor("model.embed_tokens.weight", "BF16", &[4, 8], vec![0; 64])
+        .tensor("model.norm.weight", "BF16", &[8], vec![0; 16])
+        .tensor("model.layers.0.mlp.gate.e_score_correction_bias", "F32", &[8], f32s(&[0.1; 8]))
+        .build();
+    let path = folder.path().join("model.safetensors");
+    std::fs::write(&path, bytes).expect("a file");
+    let plan = |dtype| {
+        let options = ConvertOptions::new(&SAFETENSORS).dtype(dtype).one_file(true);
+        let plan = ops::convert(&OpenOptions::new().open(&path).expect("a model"), &options);
+        let tensors = plan.unwrap_or_else(|error| panic!("{error}")).tensors;
+        tensors.iter().map(|tensor| (tensor.name.clone(), tensor.dtype)).collect::<Vec<_>>()
+    };
+    for (name, dtype) in plan(DType::F16) {
+        let expected = if name.ends_with("_bias") { DType::F32 } else { DType::F16 };
+        assert_eq!(dtype, expected, "{name}");
+    }
+    assert!(plan(DType::F32).iter().all(|(_, dtype)| *dtype == DType::F32));
+}
+
+/// A file without its config.json can be cast: no name has to be known for that.
+#[test]
+fn a_file_without_config_in_another_dtype() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("model.safetensors");
+    let bytes = Safetensors::new()
+        .metadata("note", "kept")
+        .tensor("first.weight", "F32", &[1, 2], f32s(&[0.5, 0.1]))
+        .tensor("first.bias", "F32", &[1], f32s(&[2.0]))
+        .tensor("places", "I64", &[1], vec![7, 0, 0, 0, 0, 0, 0, 0])
+        .build();
+    std::fs::write(&path, bytes).expect("a file");
+    let model = OpenOptions::new().open(&path).expect("a model");
+    let options = ConvertOptions::new(&SAFETENSORS).dtype(DType::F16).one_file(true);
+    let plan = ops::convert(&model, &options).unwrap_or_else(|error| panic!("{error}"));
+    let written = folder.path().join("cast.safetensors");
+    plan.run(&written, &WriteOptions::new()).unwrap_or_else(|error| panic!("{error}"));
+    let cast = OpenOptions::new().open(&written).expect("a model");
+    let label = |name| {
+        let tensor = cast.stored_tensor(name).expect("a tensor");
+        (tensor.dtype_label().to_string(), tensor.bytes(Part::Weight).expect("bytes").into_owned())
+    };
+    assert_eq!(label("first.weight"), ("F16".to_owned(), vec![0x00, 0x38, 0x66, 0x2e]));
+    assert_eq!(label("first.bias"), ("F16".to_owned(), vec![0x00, 0x40]));
+    assert_eq!(label("places").1, [7, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(cast.metadata().str("note"), Some("kept"));
+    let names = ops::convert(&model, &ConvertOptions::new(&GGUF)).expect_err("no names");
+    assert!(names.to_string().contains("no config"), "{names}");
+}
