@@ -64,11 +64,29 @@ pub(crate) fn architecture_name(store: &Store) -> Result<Option<Field<String>>> 
         return Ok(Some(named(class.model_type, source)));
     }
     let publishers = architectures().into_iter().find(|row| is_publishers(store, row));
-    if let Some(row) = publishers.filter(|_| store.document("params.json").is_some()) {
+    let Some((row, params)) = publishers.zip(store.document("params.json")) else {
+        return Ok(None);
+    };
+    let (growth, yarn) = (params.get("llama_4_scaling"), params.get("yarn"));
+    let grows = growth.is_some_and(Json::is_object);
+    let is_flat = yarn.and_then(|yarn| yarn.get("apply_scale")?.as_bool()) == Some(false);
+    if !grows && !is_flat {
         let source = "params.json, and tensors with Mistral's own names";
         return Ok(Some(named(row.name, source.into())));
     }
-    Ok(None)
+    // Transformers' class and llama.cpp have one length for both.
+    let length = |object: Option<&Json>| object?.get("original_max_position_embeddings").cloned();
+    match (length(growth), length(yarn)) {
+        (Some(own), Some(other)) if own != other => {
+            Err(Error::unsupported(format!("{own}, but the value in yarn, {other}, is needed"))
+                .in_file(store.path())
+                .in_key("llama_4_scaling.original_max_position_embeddings"))
+        }
+        _ => {
+            let key = if grows { "llama_4_scaling" } else { "yarn.apply_scale" };
+            Ok(Some(named("ministral3", FieldSource::document("params.json", key))))
+        }
+    }
 }
 
 /// A reader of the config values that a model's files state.

@@ -154,7 +154,8 @@ impl<'a> SourceModel<'a> {
 
     /// The value in `config.json` at a path that the table has no row for.
     pub(crate) fn config_value(&self, path: &str) -> Option<&Json> {
-        let root = self.reader.store.document("config.json")?;
+        let store = self.reader.store;
+        let root = store.document("config.json").or_else(|| store.document("params.json"))?;
         let configs = nested_configs(root).into_iter();
         let at = |config| path.split('.').try_fold(config, |json: &Json, name| json.get(name));
         let (nulls, values): (Vec<_>, Vec<_>) =

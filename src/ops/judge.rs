@@ -26,6 +26,11 @@ pub(super) fn judged(mut builder: Builder, source: &Model, unloadable: bool) -> 
         return Err(Error::unsupported("every tensor would be left out"));
     }
     source.merged().iter().for_each(|note| builder.note(note.clone()));
+    if source.document("config.json").is_none() && source.encoding() == Encoding::Safetensors {
+        for (key, value) in source.computed_config() {
+            builder.note(format!("{key}: {value}: this key is not known, and the result lacks it"));
+        }
+    }
     let planned = builder.model(source)?.filter(|_| resolution.missing.is_empty());
     if let Some(planned) = planned {
         // Programs that run a directory are as likely to run its quantized form, whatever mlx-lm knows.

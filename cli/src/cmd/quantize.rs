@@ -9,7 +9,7 @@ use weighbridge::recipe::ImportanceMatrix;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::recipe::mlx_lm;
 use weighbridge::write::Method;
-use weighbridge::{Error, ErrorKind, Model, WritePlan, ops};
+use weighbridge::{DType, Error, ErrorKind, Model, WritePlan, ops};
 
 use super::{Done, convert, list, quality};
 use crate::args::run::Quality;
@@ -220,8 +220,14 @@ pub(super) fn prepare(args: &Quantize) -> Result<Prepared, Stop> {
         writing::check_file(&args.src, &dst, &args.writing)?;
     }
     let plan = ops::quantize(&model, &options, matrix.as_ref(), &dst)?;
+    let is_plain = DType::from_name(file_type.name()).is_some_and(|base| !base.is_quantized());
     for rule in &args.tensor_type {
-        if !plan.tensors_by_file().flatten().any(|name| rule.matches(name)) {
+        if is_plain {
+            note(&format!(
+                "--tensor-type {rule}: no effect with {file_type}, as in llama-quantize; Q8_0 with `--tensor-type {rule} \
+                 --tensor-type .={file_type}` has one"
+            ));
+        } else if !plan.tensors_by_file().flatten().any(|name| rule.matches(name)) {
             note(&format!("--tensor-type {rule}: no tensor of the model matches"));
         }
     }

@@ -309,7 +309,8 @@ fn refuse_loops(facts: &Facts<'_>, _: &mut Plan) -> Result<()> {
 
 /// Queries of Ministral 3 grow with the logarithm of the position.
 fn temperature(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
-    let growth = facts.real(&["attention.temperature_scale", "llama_4_scaling_beta"]);
+    let names = ["attention.temperature_scale", "llama_4_scaling_beta", "llama_4_scaling.beta"];
+    let growth = facts.real(&names);
     let trained = facts.config.rope_scaling.original_max_seq_len.as_ref();
     if let (Some(growth), Some(trained)) = (growth, trained) {
         let step = size(trained.value);

@@ -679,6 +679,13 @@ fn finish_rope(
                 rotates.then(|| Field::derived(RopeScalingKind::None, FieldSource::usual()))
             });
     }
+    // Mistral's word for a magnitude that does not grow: transformers' configs of the same models state both as 1.
+    const APPLIES: &str = "yarn.apply_scale";
+    if reader.is_stated_false(APPLIES) {
+        let one = || Field::derived(1.0, FieldSource::document("params.json", APPLIES));
+        scaling.mscale.get_or_insert_with(one);
+        scaling.mscale_all_dim.get_or_insert_with(one);
+    }
     // YaRN's class derives a factor that is null.
     let lengths = core.max_seq_len.as_ref().zip(scaling.original_max_seq_len.as_ref());
     if let (None, Some((longest, trained)), false) =

@@ -200,6 +200,11 @@ impl<'a> ConfigReader<'a> {
         documents(self.store, self.kept.as_ref())
     }
 
+    /// Whether the documents state `false` under a path.
+    pub(super) fn is_stated_false(&self, path: &str) -> bool {
+        in_documents(self.store, self.kept.as_ref(), path).and_then(Json::as_bool) == Some(false)
+    }
+
     /// All paths that the paths of a row stand for, without those of unread keys.
     fn paths<'k>(&self, keys: impl Iterator<Item = &'k str>) -> impl Iterator<Item = Cow<'k, str>> {
         let is_read = |path: &Cow<'_, str>| {

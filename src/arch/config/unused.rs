@@ -7,17 +7,51 @@ use super::field::{ConfigValue, TEXT_CONFIGS};
 use super::keys::KEYS;
 use super::read::{KeptDocument, documents, in_documents, paths};
 use crate::engines::transformers;
+use crate::json::Json;
 use crate::store::{Encoding, Store};
 
+/// Keys of Mistral's and Meta's `params.json` that change no logits of the language model, or that are read elsewhere.
+const ASIDE: [&str; 17] = [
+    "attn_bias",
+    "causal",
+    "ffn_dim_multiplier",
+    "llama_4_scaling",
+    "max_batch_size",
+    "model_type",
+    "multimodal",
+    "multiple_of",
+    "quantization",
+    "ragged_attention",
+    "tokens_per_second",
+    "use_biases",
+    "use_cache",
+    "vision_encoder",
+    "vocab_size",
+    "yarn.apply_scale",
+    "yarn.type",
+];
+
+/// Whether a key of `params.json` may change the logits.
+fn may_change_logits(key: &str, value: &ConfigValue<'_>) -> bool {
+    let Some(path) = key.strip_prefix("params.json ") else { return false };
+    let is_set = match value {
+        ConfigValue::Json(Json::Null | Json::Bool(false)) => false,
+        ConfigValue::Json(_) => true,
+        ConfigValue::Metadata(_) => false,
+    };
+    is_set && !ASIDE.contains(&path)
+}
+
 /// The [`unused`] keys of `config.json` that change the logits of transformers' causal class, and whose values are not
-/// the class's defaults.
+/// the class's defaults; of `params.json`, all that may change them.
 pub(crate) fn computed<'s>(
     store: &'s Store,
     kept: Option<&'s KeptDocument>,
     unused: Vec<(String, ConfigValue<'s>)>,
 ) -> Vec<(String, ConfigValue<'s>)> {
-    let Some(named) = in_documents(store, kept, "model_type") else { return Vec::new() };
-    let Some(named) = named.as_str() else { return Vec::new() };
+    let Some(named) = in_documents(store, kept, "model_type").and_then(Json::as_str) else {
+        return unused.into_iter().filter(|(key, value)| may_change_logits(key, value)).collect();
+    };
     let differs =
         |(key, value): &(String, ConfigValue<'_>)| match (key.rsplit(['.', ' ']).next(), value) {
             (Some(key), ConfigValue::Json(value)) => {

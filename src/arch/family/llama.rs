@@ -34,11 +34,15 @@ fn temperature(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> 
     let all = all.ok_or_else(|| model.missing_in_config("rope_parameters.mscale_all_dim"))?;
     keys.real("rope.scaling.yarn_log_multiplier", all.value);
     let path = "rope_parameters.llama_4_scaling_beta";
-    keys.real(
-        "attention.temperature_scale",
-        model.real(path)?.ok_or_else(|| model.missing_in_config(path))?,
-    );
+    let beta = model.real(path)?.or(growth_in_params(model)?);
+    keys.real("attention.temperature_scale", beta.ok_or_else(|| model.missing_in_config(path))?);
     Ok(())
+}
+
+/// The same number by Mistral's own name, in a `params.json`.
+fn growth_in_params(model: &SourceModel<'_>) -> Result<Option<f32>> {
+    let is_params = model.config_value("yarn").is_some();
+    Ok(is_params.then_some(model.real("llama_4_scaling.beta")?.unwrap_or(0.0)))
 }
 
 fn minicpm_keys(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
@@ -76,6 +80,7 @@ fn has_window(model: &SourceModel<'_>) -> bool {
 
 fn has_temperature(model: &SourceModel<'_>) -> bool {
     model.gguf_value("attention.temperature_scale").is_ok()
+        || growth_in_params(model).is_ok_and(|beta| beta.is_some())
 }
 
 /// Biases of attention and of the feed-forward network.
@@ -95,13 +100,16 @@ fn plain_bias(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()
 fn mistral_yarn(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let rope = ["rope_parameters", "rope_scaling"].into_iter().find(|key| out.contains_key(key));
     let Some(Json::Object(rope)) = rope.and_then(|key| out.get_mut(key)) else { return Ok(()) };
-    if let Some(multiplier) = &model.config.rope_scaling.log_multiplier {
+    let scaling = &model.config.rope_scaling;
+    if let Some(multiplier) = scaling.log_multiplier.as_ref().or(scaling.mscale_all_dim.as_ref()) {
         rope.insert("mscale".to_owned(), multiplier.value.reported());
         rope.insert("mscale_all_dim".to_owned(), multiplier.value.reported());
     }
-    if let Ok(beta) = model.gguf_value("attention.temperature_scale") {
-        rope.insert("llama_4_scaling_beta".to_owned(), beta);
-    }
+    let beta = match model.gguf_value("attention.temperature_scale") {
+        Ok(beta) => Some(beta),
+        Err(_) => growth_in_params(model)?.map(|beta| beta.reported()),
+    };
+    rope.extend(beta.map(|beta| ("llama_4_scaling_beta".to_owned(), beta)));
     Ok(())
 }
 

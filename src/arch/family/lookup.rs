@@ -75,9 +75,11 @@ pub(crate) fn keys_in_gguf<'k>(
     })
 }
 
-/// The class in `config.json` that a GGUF model maps to.
+/// The class in `config.json` that a model maps to, which has a name of GGUF, or with `params.json` one of `config.json`.
 pub(crate) fn class_of(model: &SourceModel<'_>) -> Option<&'static Class> {
-    let mut classes = classes(model.architecture());
+    let name = model.architecture();
+    let by_class = variants_of(name).filter(|variant| variant.hf.contains(&name));
+    let mut classes = classes(name).chain(by_class.flat_map(|variant| variant.classes));
     classes.find(|class| class.fits(model))
 }
 

@@ -790,6 +790,48 @@ fn files_of_mlx_examples_have_what_their_tensors_say() {
     assert!(said.contains("rope_traditional") && said.contains("pair as halves"), "{said}");
 }
 
+/// Ministral 3 and Devstral 2 by Mistral's own words, and the same in transformers' and in llama.cpp's.
+#[test]
+fn ministral_by_mistrals_own_params() {
+    let model = |more: Json| {
+        let mut params = json!({"dim": 8, "n_layers": 1, "head_dim": 4, "hidden_dim": 8, "n_heads": 2,
+            "n_kv_heads": 1, "norm_eps": 1e-5, "vocab_size": 4, "max_seq_len": 64, "rope_theta": 1e6,
+            "yarn": {"apply_scale": false, "factor": 8, "original_max_position_embeddings": 8,
+                "beta": 32, "alpha": 1}});
+        params.as_object_mut().expect("keys").extend(more.as_object().expect("more").clone());
+        let weights =
+            Safetensors::new().tensor("tok_embeddings.weight", "F32", &[4, 8], vec![0; 128]);
+        let folder = folder(&[
+            ("params.json", params.to_string().into_bytes()),
+            ("consolidated.safetensors", weights.build()),
+        ]);
+        Model::open(folder.path()).expect("a model")
+    };
+    let grows = |length: u32| json!({"llama_4_scaling": {"beta": 0.1, "original_max_position_embeddings": length}});
+    for (more, beta) in [(grows(8), 0.1), (json!({"llama_4_scaling": null}), 0.0)] {
+        let model = model(more);
+        let keys = weighbridge::translate::gguf_metadata(&model).expect("keys");
+        let key = |name: &str| keys.get(&format!("mistral3.{name}")).and_then(|key| key.to_f64());
+        let found = [
+            key("attention.temperature_scale"),
+            key("rope.scaling.yarn_log_multiplier"),
+            key("rope.scaling.factor"),
+        ];
+        assert_eq!(found, [Some(f64::from(beta)), Some(1.0), Some(8.0)]);
+        let config = weighbridge::translate::hf_documents(&model).expect("documents").config;
+        let config = Json::Object(config.keys().expect("keys").into_owned());
+        let rope = &config["rope_parameters"];
+        assert_eq!(config["model_type"], "ministral3");
+        assert_eq!((&rope["mscale"], &rope["mscale_all_dim"]), (&json!(1.0), &json!(1.0)));
+        assert_eq!(rope["llama_4_scaling_beta"].as_f64().map(|beta| beta as f32), Some(beta));
+    }
+    let said = of(&model(grows(16))).expect_err("another length").to_string();
+    assert!(said.contains("llama_4_scaling") && said.contains("16, but"), "{said}");
+    let unknown = model(json!({"use_scaled_rope": true, "causal": true}));
+    let found: Vec<String> = unknown.computed_config().into_iter().map(|(key, _)| key).collect();
+    assert_eq!(found, ["params.json use_scaled_rope"]);
+}
+
 #[test]
 fn mistrals_own_params() {
     let params = json!({

@@ -236,6 +236,8 @@ fn guesses_do_what_is_meant() {
     // A rule that changes nothing is named, and a directory stays one.
     let ran = run(&["quantize", hf, &at("a.gguf"), "Q4_0", "--tensor-type", "nothing=q8_0"]);
     assert!(ran.err.contains("nothing=Q8_0: no tensor of the model matches"), "{}", ran.err);
+    let ran = run(&["quantize", hf, &at("b.gguf"), "F16", "--tensor-type", "ffn_up=q8_0"]);
+    assert!(ran.err.contains("ffn_up=Q8_0: no effect with F16"), "{}", ran.err);
     assert_eq!(run(&["merge", hf, &at("joined")]).status, Some(0));
     assert!(folder.path().join("joined/tokenizer.json").is_file());
     std::fs::create_dir(at("shards")).expect("a folder");
