@@ -136,7 +136,7 @@ impl Gpu {
         });
         let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(operation.name()),
-            layout: Some(&held.layout),
+            layout: Some(&held.layout.pipeline),
             module,
             entry_point: Some(operation.name()),
             compilation_options: wgpu::PipelineCompilationOptions {
@@ -232,7 +232,7 @@ impl Gpu {
             .collect();
         Ok(self.device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: None,
-            layout: &held.bindings,
+            layout: &held.layout.bindings,
             entries: &entries,
         }))
     }

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 pub use compute::{ChosenExperts, KernelCall};
+pub use pipelines::ArrayLayout;
 use pipelines::Pipelines;
 use upload::{Place, STAGE, Uploads};
 use weighbridge::device::kernel::{self, WIDTH};

@@ -12,8 +12,7 @@ type Text = (DType, Option<DType>, Option<DType>);
 
 /// The pipelines of a GPU.
 pub(super) struct Pipelines {
-    pub(super) bindings: wgpu::BindGroupLayout,
-    pub(super) layout: wgpu::PipelineLayout,
+    pub(super) layout: ArrayLayout,
     pub(super) modules: Mutex<HashMap<Text, wgpu::ShaderModule>>,
     pub(super) pipelines: Mutex<HashMap<(Text, Operation), Arc<wgpu::ComputePipeline>>>,
     /// The codebooks of dtypes that have one.
@@ -30,6 +29,44 @@ impl fmt::Debug for Pipelines {
     }
 }
 
+/// The layout of kernels whose bindings are all arrays.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ArrayLayout {
+    /// The layout of the arrays.
+    pub bindings: wgpu::BindGroupLayout,
+    /// The layout of the pipelines.
+    pub pipeline: wgpu::PipelineLayout,
+}
+
+impl ArrayLayout {
+    /// The layout of so many arrays, one of which is written to, and of so many bytes of immediates.
+    #[must_use]
+    pub fn new(device: &wgpu::Device, arrays: u32, output: u32, immediates: u32) -> Self {
+        let entry = |binding| wgpu::BindGroupLayoutEntry {
+            binding,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer {
+                ty: wgpu::BufferBindingType::Storage { read_only: binding != output },
+                has_dynamic_offset: false,
+                min_binding_size: None,
+            },
+            count: None,
+        };
+        let entries: Vec<_> = (0..arrays).map(entry).collect();
+        let bindings = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+            label: None,
+            entries: &entries,
+        });
+        let pipeline = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: None,
+            bind_group_layouts: &[Some(&bindings)],
+            immediate_size: immediates,
+        });
+        Self { bindings, pipeline }
+    }
+}
+
 /// The number of bindings, all of them arrays.
 const BINDINGS: u32 = 7;
 
@@ -38,26 +75,7 @@ const OUTPUT: u32 = 5;
 
 impl Pipelines {
     pub(super) fn new(device: &wgpu::Device) -> Self {
-        let entry = |binding| wgpu::BindGroupLayoutEntry {
-            binding,
-            visibility: wgpu::ShaderStages::COMPUTE,
-            ty: wgpu::BindingType::Buffer {
-                ty: wgpu::BufferBindingType::Storage { read_only: binding != OUTPUT },
-                has_dynamic_offset: false,
-                min_binding_size: None,
-            },
-            count: None,
-        };
-        let entries: Vec<_> = (0..BINDINGS).map(entry).collect();
-        let bindings = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-            label: None,
-            entries: &entries,
-        });
-        let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-            label: None,
-            bind_group_layouts: &[Some(&bindings)],
-            immediate_size: Parameters::BYTES,
-        });
+        let layout = ArrayLayout::new(device, BINDINGS, OUTPUT, Parameters::BYTES);
         let nothing = device.create_buffer(&wgpu::BufferDescriptor {
             label: None,
             size: 16,
@@ -66,7 +84,7 @@ impl Pipelines {
         });
         let (modules, pipelines, tables) = (Mutex::default(), Mutex::default(), Mutex::default());
         let halves = OnceLock::new();
-        Self { bindings, layout, modules, pipelines, tables, halves, nothing }
+        Self { layout, modules, pipelines, tables, halves, nothing }
     }
 }
 

@@ -10,7 +10,7 @@ use weighbridge::device::Device as _;
 use weighbridge::device::kernel::{KernelTensor, Operation, WIDTH};
 use weighbridge::load::LoadedTensor;
 use weighbridge::{DType, Error, ErrorKind, Model, WeightProvider};
-use weighbridge_gpu::{ChosenExperts, Gpu, KernelCall, wgpu};
+use weighbridge_gpu::{ArrayLayout, ChosenExperts, Gpu, KernelCall, wgpu};
 
 use crate::error::Result;
 
@@ -26,8 +26,7 @@ const NUMBERS: u32 = 64;
 /// A GPU on which a model runs.
 pub(crate) struct Engine {
     gpu: Arc<Gpu>,
-    bindings: wgpu::BindGroupLayout,
-    layout: wgpu::PipelineLayout,
+    layout: ArrayLayout,
     module: wgpu::ShaderModule,
     pipelines: Mutex<HashMap<&'static str, wgpu::ComputePipeline>>,
     /// Bound in place of arrays that a step does not have.
@@ -112,26 +111,7 @@ fn bytes(words: usize) -> u64 {
 impl Engine {
     fn new(gpu: Arc<Gpu>) -> Arc<Self> {
         let device = gpu.wgpu_device();
-        let entry = |binding| wgpu::BindGroupLayoutEntry {
-            binding,
-            visibility: wgpu::ShaderStages::COMPUTE,
-            ty: wgpu::BindingType::Buffer {
-                ty: wgpu::BufferBindingType::Storage { read_only: binding > 0 },
-                has_dynamic_offset: false,
-                min_binding_size: None,
-            },
-            count: None,
-        };
-        let entries: Vec<_> = (0..ARRAYS).map(entry).collect();
-        let bindings = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-            label: None,
-            entries: &entries,
-        });
-        let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-            label: None,
-            bind_group_layouts: &[Some(&bindings)],
-            immediate_size: NUMBERS,
-        });
+        let layout = ArrayLayout::new(device, ARRAYS, 0, NUMBERS);
         let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
             label: Some("steps"),
             source: wgpu::ShaderSource::Wgsl(include_str!("steps.wgsl").into()),
@@ -144,7 +124,7 @@ impl Engine {
         });
         let (pipelines, pending, fault) = (Mutex::default(), Mutex::default(), Mutex::default());
         let copies = AtomicUsize::new(0);
-        Arc::new(Self { gpu, bindings, layout, module, pipelines, nothing, pending, fault, copies })
+        Arc::new(Self { gpu, layout, module, pipelines, nothing, pending, fault, copies })
     }
 
     /// Times that values were copied back to the host.
@@ -256,7 +236,7 @@ impl Engine {
         let pipeline = pipelines.entry(entry).or_insert_with(|| {
             device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label: Some(entry),
-                layout: Some(&self.layout),
+                layout: Some(&self.layout.pipeline),
                 module: &self.module,
                 entry_point: Some(entry),
                 compilation_options: wgpu::PipelineCompilationOptions::default(),
@@ -280,7 +260,7 @@ impl Engine {
             .collect();
         let group = device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: None,
-            layout: &self.bindings,
+            layout: &self.layout.bindings,
             entries: &entries,
         });
         // At most 65,535 in each direction.
