@@ -3,8 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Probe;
-use super::foreign::{IMATRIX, ONNX, PICKLE, WEIGHTS, advised, ctranslate2_folder, is_partial};
+use super::foreign::{
+    IMATRIX, ONNX, PICKLE, WEIGHTS, advised, ctranslate2_folder, head_in_folder, is_partial,
+};
+use super::{Probe, whisper_ggml};
 use crate::bytes::{Source, Text};
 use crate::error::{Error, ErrorKind};
 use crate::place::hub::has_files;
@@ -71,11 +73,13 @@ pub(super) fn error(probe: &Probe<'_>) -> Error {
     if let Some(error) = links.find_map(Result::err) {
         return error;
     }
-    if let Some(name) =
-        names.iter().find(|name| name.starts_with("ggml-") && name.ends_with(".bin"))
-    {
+    let is_of_whisper = |name: &&String| {
+        name.ends_with(".bin")
+            && head_in_folder(probe, name).is_some_and(|head| whisper_ggml::is_head(&head))
+    };
+    if let Some(name) = names.iter().find(is_of_whisper) {
         return Error::mismatch(
-            "the directory contains only whisper.cpp files, which are opened one by one",
+            "the weights in the directory are files of whisper.cpp, which are opened one by one",
         )
         .advise(format!("give the path of one of them, such as {name}"));
     }

@@ -291,13 +291,18 @@ fn is_ctranslate2(head: &[u8]) -> bool {
     name.is_some_and(|name| name.iter().all(u8::is_ascii_alphanumeric))
 }
 
+/// The first bytes of a file of the directory that is probed; `None` if it cannot be read.
+pub(super) fn head_in_folder(probe: &Probe<'_>, name: &str) -> Option<Vec<u8>> {
+    let source = probe.options.files.open(&probe.path.join(name), Access::Read).ok()?;
+    let head = source.bytes(0..source.len().min(Probe::HEAD as u64)).ok()?;
+    Some(head.to_vec())
+}
+
 /// The error for a folder whose weights are such a file.
 pub(super) fn ctranslate2_folder(probe: &Probe<'_>, names: &[String]) -> Option<Error> {
     const WEIGHTS: &str = "model.bin";
     names.iter().find(|name| *name == WEIGHTS)?;
-    let source = probe.options.files.open(&probe.path.join(WEIGHTS), Access::Read).ok()?;
-    let head = source.bytes(0..source.len().min(Probe::HEAD as u64)).ok()?;
-    is_ctranslate2(&head).then(|| {
+    is_ctranslate2(&head_in_folder(probe, WEIGHTS)?).then(|| {
         let fault = format!("the directory contains only a model of CTranslate2, {WEIGHTS}");
         Error::new(ErrorKind::Unsupported, fault).advise(CTRANSLATE2)
     })

@@ -323,7 +323,9 @@ fn documents(model: &Model) -> Result<Documents> {
     kept.map_err(|error| error.in_file(store.path()))?.restore(&mut generation);
     config_json::without_padding(&mut config);
     let written = |(name, json): (&'static str, Json)| (name, format!("{json:#}").into_bytes());
-    let generation = [("generation_config.json", Json::Object(generation))];
+    // Without the file, transformers takes the special tokens of config.json.
+    let generation =
+        (!generation.is_empty()).then_some(("generation_config.json", Json::Object(generation)));
     let modules = modules::files(store, model.resolution()?);
     let others = generation.into_iter().chain(tokenizer).chain(modules).map(written);
     let others = others.chain(card::file(store)).collect();

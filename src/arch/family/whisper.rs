@@ -28,5 +28,21 @@ fn whisper_numbers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Resu
         let value = model.derived(field).ok_or_else(|| model.missing_in_model(key))?;
         out.insert(key.to_owned(), value);
     }
+    if let Some(end) = end_of_text(model.config.vocab_size.as_ref().map_or(0, |size| size.value)) {
+        for key in ["bos_token_id", "eos_token_id", "pad_token_id"] {
+            out.insert(key.to_owned(), end.into());
+        }
+        out.insert("decoder_start_token_id".to_owned(), (end + 1).into());
+    }
     Ok(())
+}
+
+/// The token that ends a text in OpenAI's vocabularies, before the one that starts a transcription: those of English
+/// have one token less than the others. whisper.cpp computes it likewise (`is_multilingual` in src/whisper.cpp).
+fn end_of_text(tokens: u32) -> Option<u32> {
+    match tokens {
+        51_864 => Some(50_256),
+        51_865.. => Some(50_257),
+        _ => None,
+    }
 }

@@ -4,6 +4,8 @@ mod header;
 mod read;
 mod tensors;
 
+pub(super) use read::is_head;
+
 use super::Container;
 
 /// The whisper.cpp container's row in [`CONTAINERS`](super::CONTAINERS).

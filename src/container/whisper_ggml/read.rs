@@ -17,8 +17,13 @@ pub(super) const NAME: &str = "whisper-ggml";
 /// 0x67676d6c, "ggml" in the byte order of big-endian machines (`GGML_FILE_MAGIC`).
 const MAGIC: &[u8] = b"lmgg";
 
+/// Whether a file that starts so is one of whisper.cpp's.
+pub(in crate::container) fn is_head(head: &[u8]) -> bool {
+    head.starts_with(MAGIC)
+}
+
 pub(super) fn detect(probe: &Probe<'_>) -> bool {
-    probe.head.starts_with(MAGIC)
+    is_head(probe.head)
 }
 
 pub(super) fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store> {

@@ -40,8 +40,9 @@ pub(super) fn check(
             return Ok(());
         }
     };
-    refused.extend(whisper_vocabulary(store));
     let rows = config.and_then(rows_of_embedding);
+    refused.extend(whisper_vocabulary(store));
+    faults.extend(rows.and_then(|rows| whisper_rows(store, rows)));
     faults.extend(tokenizer.as_ref().zip(rows).and_then(|(tokenizer, rows)| {
         // llama.cpp requires one embedding row for each token of its own keys; elsewhere, unused rows are allowed.
         let exact = store.encoding() == Encoding::Gguf
@@ -222,4 +223,11 @@ fn whisper_vocabulary(store: &Store) -> Option<String> {
              vocabulary below {multilingual}, and writes wrong text if the model has others"
         )
     })
+}
+
+/// The fault of a file with another number of embeddings than its header states (`whisper_model_load`).
+fn whisper_rows(store: &Store, rows: u64) -> Option<String> {
+    let count = store.metadata().u64("whisper.n_vocab").filter(|count| *count != rows)?;
+    let rows = format!("the embedding has {rows} rows");
+    Some(format!("whisper.n_vocab is {count}, but {rows}: whisper.cpp does not load the file"))
 }

@@ -1323,8 +1323,13 @@ fn folders_of_whisper() {
     let file = WhisperGgml::small().build();
     let folder = folder(&[("ggml-base.bin", &file), ("ggml-tiny.bin", &file)]);
     assert_snapshot!(refused_folder(&folder), @"
-    Mismatch: .: the directory contains only whisper.cpp files, which are opened one by one
+    Mismatch: .: the weights in the directory are files of whisper.cpp, which are opened one by one
     help: give the path of one of them, such as ggml-base.bin
+    ");
+    let named = self::folder(&[("model.bin", &file), ("config.json", &b"{}".to_vec())]);
+    assert_snapshot!(refused_folder(&named), @"
+    Mismatch: .: the weights in the directory are files of whisper.cpp, which are opened one by one
+    help: give the path of one of them, such as model.bin
     ");
 }
 

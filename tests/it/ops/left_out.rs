@@ -187,6 +187,43 @@ fn a_vocabulary_that_whisper_cpp_takes_for_english() {
     }
 }
 
+/// whisper.cpp loads as many embeddings as the header states.
+#[test]
+fn embeddings_that_whisper_cpp_does_not_load() {
+    for (rows, is_loaded) in [(5u32, true), (4, false)] {
+        let name = "decoder.token_embedding.weight";
+        let bytes = vec![0u8; 4 * 32 * usize::try_from(rows).expect("a size")];
+        let file =
+            WhisperGgml::whisper(1, 1, &[b"a"]).tensor(name, DType::F32, &[rows.into(), 32], bytes);
+        let model =
+            crate::support::open_as(file.filled(49).build(), weighbridge::Strictness::Default);
+        let model = model.expect("a model");
+        let found = ops::check_consistency(&model, weighbridge::Strictness::Default);
+        let faults = found.expect("checked").faults.join("; ");
+        let said = format!("whisper.n_vocab is 5, but the embedding has {rows} rows");
+        assert_eq!(!faults.contains(&said), is_loaded, "{faults}");
+    }
+}
+
+/// Without them, transformers does not know how to begin.
+#[test]
+fn whisper_cpp_s_special_tokens_in_config_json() {
+    for (count, end) in [(51_864u32, 50_256), (51_866, 50_257)] {
+        let mut file = WhisperGgml::whisper(1, 1, &[b"a"]);
+        file.header[4..8].copy_from_slice(&count.to_le_bytes());
+        let model = crate::support::open_as(file.build(), weighbridge::Strictness::Default);
+        let documents = weighbridge::translate::hf_documents(&model.expect("a model"));
+        let documents = documents.expect("documents");
+        let config = documents.config.keys().expect("keys").into_owned();
+        assert_eq!(config.get("eos_token_id"), Some(&weighbridge::json::Json::from(end)));
+        assert_eq!(
+            config.get("decoder_start_token_id"),
+            Some(&weighbridge::json::Json::from(end + 1))
+        );
+        assert!(documents.others.iter().all(|(name, _)| *name != "generation_config.json"));
+    }
+}
+
 #[test]
 fn longrope_needs_its_lists() {
     let files = renamed(str::to_owned, &[]);
