@@ -67,26 +67,11 @@ pub(crate) fn architecture_name(store: &Store) -> Result<Option<Field<String>>> 
     let Some((row, params)) = publishers.zip(store.document("params.json")) else {
         return Ok(None);
     };
-    let (growth, yarn) = (params.get("llama_4_scaling"), params.get("yarn"));
-    let grows = growth.is_some_and(Json::is_object);
-    let is_flat = yarn.and_then(|yarn| yarn.get("apply_scale")?.as_bool()) == Some(false);
-    if !grows && !is_flat {
-        let source = "params.json, and tensors with Mistral's own names";
-        return Ok(Some(named(row.name, source.into())));
-    }
-    // Transformers' class and llama.cpp have one length for both.
-    let length = |object: Option<&Json>| object?.get("original_max_position_embeddings").cloned();
-    match (length(growth), length(yarn)) {
-        (Some(own), Some(other)) if own != other => {
-            Err(Error::unsupported(format!("{own}, but the value in yarn, {other}, is needed"))
-                .in_file(store.path())
-                .in_key("llama_4_scaling.original_max_position_embeddings"))
-        }
-        _ => {
-            let key = if grows { "llama_4_scaling" } else { "yarn.apply_scale" };
-            Ok(Some(named("ministral3", FieldSource::document("params.json", key))))
-        }
-    }
+    let class = family::class_in_params(params).map_err(|error| error.in_file(store.path()))?;
+    Ok(Some(match class {
+        Some((class, key)) => named(class, FieldSource::document("params.json", key)),
+        None => named(row.name, "params.json, and tensors with Mistral's own names".into()),
+    }))
 }
 
 /// A reader of the config values that a model's files state.

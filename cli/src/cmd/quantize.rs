@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use weighbridge::container::MLX;
 use weighbridge::ops::{ConvertOptions, QuantizationRules};
-use weighbridge::recipe::ImportanceMatrix;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::recipe::mlx_lm;
+use weighbridge::recipe::{FileType, ImportanceMatrix};
 use weighbridge::write::Method;
 use weighbridge::{DType, Error, ErrorKind, Model, WritePlan, ops};
 
@@ -134,6 +134,21 @@ fn prepare_mlx(
     Ok(Prepared { model, plan, dst, others })
 }
 
+/// Notes the rules for single tensors that change nothing.
+fn note_useless_rules(args: &Quantize, file_type: FileType, plan: &WritePlan) {
+    let is_plain = DType::from_name(file_type.name()).is_some_and(|base| !base.is_quantized());
+    for rule in &args.tensor_type {
+        if is_plain {
+            note(&format!(
+                "--tensor-type {rule}: no effect with {file_type}, as in llama-quantize; Q8_0 with `--tensor-type {rule} \
+                 --tensor-type .={file_type}` has one"
+            ));
+        } else if !plan.tensors_by_file().flatten().any(|name| rule.matches(name)) {
+            note(&format!("--tensor-type {rule}: no tensor of the model matches"));
+        }
+    }
+}
+
 /// Refuses a destination that is the name of a model of Ollama's store, and not that of a file.
 fn check_no_model_name(dst: &Path, src: &Path) -> Result<(), Stop> {
     let name = print::shown(dst);
@@ -220,16 +235,6 @@ pub(super) fn prepare(args: &Quantize) -> Result<Prepared, Stop> {
         writing::check_file(&args.src, &dst, &args.writing)?;
     }
     let plan = ops::quantize(&model, &options, matrix.as_ref(), &dst)?;
-    let is_plain = DType::from_name(file_type.name()).is_some_and(|base| !base.is_quantized());
-    for rule in &args.tensor_type {
-        if is_plain {
-            note(&format!(
-                "--tensor-type {rule}: no effect with {file_type}, as in llama-quantize; Q8_0 with `--tensor-type {rule} \
-                 --tensor-type .={file_type}` has one"
-            ));
-        } else if !plan.tensors_by_file().flatten().any(|name| rule.matches(name)) {
-            note(&format!("--tensor-type {rule}: no tensor of the model matches"));
-        }
-    }
+    note_useless_rules(args, file_type, &plan);
     Ok(Prepared { model, plan, dst, others })
 }

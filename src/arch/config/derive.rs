@@ -621,6 +621,16 @@ fn without_rope(reader: &ConfigReader<'_>, core: &Core, n_layers: u32) -> Option
     (!stated).then(|| Field::derived((0..n_layers).map(|_| false).collect(), source))
 }
 
+/// Mistral's word for a magnitude that does not grow: transformers' configs of the same models state both as 1.
+fn flat_magnitude(reader: &ConfigReader<'_>, scaling: &mut RopeScaling) {
+    const APPLIES: &str = "yarn.apply_scale";
+    if reader.is_stated_false(APPLIES) {
+        let one = || Field::derived(1.0, FieldSource::document("params.json", APPLIES));
+        scaling.mscale.get_or_insert_with(one);
+        scaling.mscale_all_dim.get_or_insert_with(one);
+    }
+}
+
 fn finish_rope(
     reader: &ConfigReader<'_>,
     core: &Core,
@@ -679,13 +689,7 @@ fn finish_rope(
                 rotates.then(|| Field::derived(RopeScalingKind::None, FieldSource::usual()))
             });
     }
-    // Mistral's word for a magnitude that does not grow: transformers' configs of the same models state both as 1.
-    const APPLIES: &str = "yarn.apply_scale";
-    if reader.is_stated_false(APPLIES) {
-        let one = || Field::derived(1.0, FieldSource::document("params.json", APPLIES));
-        scaling.mscale.get_or_insert_with(one);
-        scaling.mscale_all_dim.get_or_insert_with(one);
-    }
+    flat_magnitude(reader, scaling);
     // YaRN's class derives a factor that is null.
     let lengths = core.max_seq_len.as_ref().zip(scaling.original_max_seq_len.as_ref());
     if let (None, Some((longest, trained)), false) =

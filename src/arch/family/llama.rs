@@ -7,7 +7,7 @@ use crate::arch::ModelConfig;
 use crate::arch::config::Field;
 use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::json::{Json, Map};
 use crate::rounding::f32_of;
 
@@ -27,6 +27,29 @@ pub(super) const STEPS: Steps = &[
     ("plain_bias", Step::Config(plain_bias)),
     ("temperature", Step::Keys(temperature)),
 ];
+
+/// The class of transformers for a `params.json` with Ministral 3's scaling of attention, and the key that says so.
+///
+/// # Errors
+///
+/// `Unsupported` for two lengths: the class and llama.cpp have one.
+pub(in crate::arch) fn class_in_params(
+    params: &Json,
+) -> Result<Option<(&'static str, &'static str)>> {
+    let (growth, yarn) = (params.get("llama_4_scaling"), params.get("yarn"));
+    let grows = growth.is_some_and(Json::is_object);
+    let is_flat = yarn.and_then(|yarn| yarn.get("apply_scale")?.as_bool()) == Some(false);
+    let key = if grows { "llama_4_scaling" } else { "yarn.apply_scale" };
+    let length = |object: Option<&Json>| object?.get("original_max_position_embeddings").cloned();
+    match (length(growth), length(yarn)) {
+        (Some(own), Some(other)) if own != other => {
+            let fault = format!("{own}, but the value in yarn, {other}, is needed");
+            let key = "llama_4_scaling.original_max_position_embeddings";
+            Err(Error::unsupported(fault).in_key(key))
+        }
+        _ => Ok((grows || is_flat).then_some(("ministral3", key))),
+    }
+}
 
 /// Ministral 3's scaling of attention by the logarithm of the position.
 fn temperature(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {

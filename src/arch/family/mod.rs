@@ -65,6 +65,7 @@ mod whisper;
 
 pub(crate) use crate::engines::llama_cpp::graph;
 pub use given::FamilyFile;
+pub(in crate::arch) use llama::class_in_params;
 pub use lookup::architectures;
 #[cfg(test)]
 pub(crate) use lookup::towers;
