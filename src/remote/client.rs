@@ -159,12 +159,15 @@ impl Client {
                     }
                 }
                 Err(Failure::Final(error)) => return Err(error),
-                Err(Failure::Passing(error)) if last => {
+                Err(Failure::Passing { server, cause }) if last => {
+                    let error = no_answer(&server, &cause);
                     return Err(
                         error.advise(format!("{attempt} attempts were made; check the connection"))
                     );
                 }
-                Err(Failure::Passing(error)) => reason = error.without_path().to_string(),
+                Err(Failure::Passing { cause, .. }) => {
+                    reason = no_answer(SERVER, &cause).to_string();
+                }
             }
             let delay = delay.unwrap_or_else(|| varied(wait));
             self.network.retries(address, &reason, attempt, delay);
@@ -211,7 +214,8 @@ impl Client {
                 Some(body) => request.body(body).map(|request| self.agent.run(request)),
                 None => request.body(()).map(|request| self.agent.run(request)),
             };
-            let answer = answer.map_err(ureq::Error::from).flatten().map_err(Failure::of)?;
+            let answer = answer.map_err(ureq::Error::from).flatten();
+            let answer = answer.map_err(|error| Failure::of(error, &address))?;
             let (parts, body) = answer.into_parts();
             let status = parts.status.as_u16();
             headers.push(parts.headers);
@@ -246,29 +250,39 @@ impl Client {
 
 /// The reason why a request got no answer.
 enum Failure {
-    /// It may get one when it is repeated.
-    Passing(Error),
+    /// It may get one when it is repeated: the server, and the cause.
+    Passing {
+        server: String,
+        cause: String,
+    },
     Final(Error),
 }
 
+/// The server in a sentence that names it already.
+const SERVER: &str = "the server";
+
+/// The error of a server that does not answer. It names no more of the address, which could contain a signature.
+fn no_answer(server: &str, cause: &str) -> Error {
+    Error::new(ErrorKind::Io, format!("no answer from {server}: {cause}"))
+}
+
 impl Failure {
-    fn of(error: ureq::Error) -> Self {
-        // The text of these names no address: it could contain a signature.
-        let fault = format!("no answer from the server: {error}");
-        let error_of = || Error::new(ErrorKind::Io, fault.clone());
+    fn of(error: ureq::Error, address: &str) -> Self {
+        let (server, cause) = (origin(address).to_owned(), error.to_string());
         match error {
             // Without a network, no name is found: waiting would not help.
             ureq::Error::Io(io) if io.to_string().contains("failed to lookup address") => {
-                Self::Final(error_of().advise("check the connection, and the name of the server"))
+                let error = no_answer(&server, &cause);
+                Self::Final(error.advise("check the connection, and the name of the server"))
             }
             ureq::Error::Io(_)
             | ureq::Error::Timeout(_)
             | ureq::Error::ConnectionFailed
-            | ureq::Error::Protocol(_) => Self::Passing(error_of()),
+            | ureq::Error::Protocol(_) => Self::Passing { server, cause },
             ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
                 Self::Final(Error::mismatch("not an address that can be fetched"))
             }
-            _ => Self::Final(error_of()),
+            _ => Self::Final(no_answer(&server, &cause)),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::file::RemoteFiles;
 use crate::bytes::{FileSystem, Source};
 use crate::digest::FileDigest;
 use crate::error::{Error, Result};
-use crate::place::ollama::ModelName;
+use crate::place::ollama::{ModelName, name_of_manifest};
 
 /// One model of a registry.
 #[derive(Debug)]
@@ -84,7 +84,13 @@ impl FileSystem for RegistryModel {
         let Some((address, digest)) = self.address(path) else {
             return Err(Error::not_found("no such file in the registry").in_file(path));
         };
-        self.files.open(&address, path, digest)
+        // The manifest stands for the model, whose name users know.
+        self.files.open(&address, path, digest).map_err(|error| match name_of_manifest(path) {
+            Some(name) if path == self.manifest => {
+                error.without_path().in_file(&PathBuf::from(format!("ollama://{name}")))
+            }
+            _ => error,
+        })
     }
 
     fn names(&self, folder: &Path) -> Result<Vec<String>> {
