@@ -83,6 +83,8 @@ pub enum AdvisedOption {
     Strict,
     /// Set the dtype of tensors by name.
     TensorType,
+    /// Choose the weights whose importance is used.
+    Weights,
 }
 
 impl AdvisedOption {
@@ -109,6 +111,7 @@ impl AdvisedOption {
             Self::Shares => "ConvertOptions::shares",
             Self::Strict => "Strictness::Strict",
             Self::TensorType => "LlamaOptions::tensor_types",
+            Self::Weights => "ImportanceMatrix::retain",
         }
     }
 }

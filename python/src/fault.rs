@@ -49,6 +49,7 @@ fn spelled(option: AdvisedOption) -> &'static str {
         AdvisedOption::Shares => "shards=",
         AdvisedOption::Strict => "strictness=\"strict\"",
         AdvisedOption::TensorType => "tensor_type=",
+        AdvisedOption::Weights => "include_weights= or exclude_weights=",
         other => other.name(),
     }
 }

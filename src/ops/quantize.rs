@@ -261,9 +261,15 @@ fn encoded(
     if found.is_none() && required {
         let fault = format!("{dtype} requires an importance matrix");
         let error = Error::mismatch(fault).in_tensor(choice.stored_name);
-        return Err(match importance.map(ImportanceMatrix::path) {
+        return Err(match importance {
             None => error.advise_option("give one with {}", AdvisedOption::Importance),
-            Some(path) => error.advise(format!("{} has no data for this tensor", path.display())),
+            Some(matrix) if matrix.is_left_out(choice.stored_name) => {
+                error.advise_option("{} leaves out the data of this tensor", AdvisedOption::Weights)
+            }
+            Some(matrix) => {
+                let path = Text::from_path(matrix.path()).brief();
+                error.advise(format!("{path} has no data for this tensor"))
+            }
         });
     }
     let method = match choice.from.is_quantized() {

@@ -9,7 +9,7 @@
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::bytes::{Source, Text, try_vec};
@@ -30,6 +30,8 @@ pub struct ImportanceMatrix {
     entries: BTreeMap<String, Vec<f32>>,
     /// The weights with matrices that no token reached, and the number of columns of those.
     unreached: BTreeMap<String, u64>,
+    /// The weights that [`retain`](Self::retain) removed.
+    left_out: BTreeSet<String>,
     datasets: Vec<String>,
     chunks: u32,
 }
@@ -126,9 +128,12 @@ impl ImportanceMatrix {
 
     /// Whether a weight, or its stack of experts, has a known importance.
     pub(crate) fn has(&self, name: &str) -> bool {
-        let stacked = || Some(format!("{}{STACKED}", expert_of(name)?.0));
-        self.entries.contains_key(name)
-            || stacked().is_some_and(|name| self.entries.contains_key(&name))
+        is_one_of(name, |name| self.entries.contains_key(name))
+    }
+
+    /// Whether the importance of a weight, or of its stack of experts, was removed.
+    pub(crate) fn is_left_out(&self, name: &str) -> bool {
+        is_one_of(name, |name| self.left_out.contains(name))
     }
 
     /// The texts on which it was measured.
@@ -144,7 +149,14 @@ impl ImportanceMatrix {
     /// Removes all weights for which `keep` returns false: `--include-weights` and
     /// `--exclude-weights`.
     pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
-        self.entries.retain(|name, _| keep(name));
+        let left_out = &mut self.left_out;
+        self.entries.retain(|name, _| {
+            let kept = keep(name);
+            if !kept {
+                left_out.insert(name.clone());
+            }
+            kept
+        });
     }
 
     /// The importance of each column of each of a weight's matrices, one matrix after another;
@@ -242,6 +254,7 @@ impl ImportanceMatrix {
             path: store.path().to_path_buf(),
             entries: BTreeMap::new(),
             unreached: BTreeMap::new(),
+            left_out: BTreeSet::new(),
             datasets: Vec::new(),
             chunks: metadata
                 .u64("imatrix.chunk_count")
@@ -308,6 +321,7 @@ impl ImportanceMatrix {
             path: source.path().to_path_buf(),
             entries: BTreeMap::new(),
             unreached: BTreeMap::new(),
+            left_out: BTreeSet::new(),
             datasets: Vec::new(),
             chunks: 0,
         };
@@ -363,6 +377,12 @@ fn expert_of(name: &str) -> Option<(&str, usize)> {
     let (stem, number) = name.strip_suffix(".weight")?.rsplit_once('.')?;
     let is_expert = ["ffn_gate", "ffn_up", "ffn_down"].iter().any(|part| stem.ends_with(part));
     is_expert.then(|| Some((stem, number.parse().ok()?)))?
+}
+
+/// Whether a weight, or its stack of experts, is one of some names.
+fn is_one_of(name: &str, is_it: impl Fn(&str) -> bool) -> bool {
+    let stacked = || expert_of(name).map(|(stem, _)| format!("{stem}{STACKED}"));
+    is_it(name) || stacked().is_some_and(|stacked| is_it(&stacked))
 }
 
 /// The weights of a matrix's columns, if its importance cannot be used as it is.
