@@ -63,18 +63,17 @@ pub(super) fn replaceable(path: &Path, new: &[OutFile], overwrite: bool) -> Resu
     if files.is_empty() && foreign.is_empty() {
         return Ok(files);
     }
-    if !overwrite {
-        return Err(exists(path));
-    }
     let (fault, advice) = match (foreign.as_slice(), lacks) {
-        ([], None) => return Ok(files),
+        ([], None) if overwrite => return Ok(files),
+        ([], None) => return Err(exists(path)),
         ([], Some(lacks)) => (lacks, "delete it, or give another name"),
         (foreign, _) => (
             format!("it also has {}", listed(foreign)),
             "move these files away, or give another name",
         ),
     };
-    let fault = format!("only a directory that is one model is replaced: {fault}");
+    let exists = if overwrite { "" } else { "already exists, and " };
+    let fault = format!("{exists}only a directory that is one model is replaced: {fault}");
     Err(Error::mismatch(fault).advise(advice).in_file(path))
 }
 
