@@ -160,6 +160,7 @@ fn spelled(option: AdvisedOption) -> &'static str {
         AdvisedOption::Shares => "--shards tp=N",
         AdvisedOption::Strict => "--strict",
         AdvisedOption::TensorType => "--tensor-type NAME=DTYPE",
+        AdvisedOption::Weights => "--include-weights or --exclude-weights",
         other => other.name(),
     }
 }
@@ -326,7 +327,9 @@ pub(crate) fn take_notes() -> Vec<String> {
 
 /// An error of the operating system about a file.
 pub(crate) fn io(path: &Path, doing: &'static str, error: std::io::Error) -> Stop {
-    Stop::Library(Error::io(doing, error).in_file(path))
+    // One that says all itself: the user pressed Ctrl-C.
+    let own = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()).cloned();
+    Stop::Library(own.unwrap_or_else(|| Error::io(doing, error)).in_file(path))
 }
 
 #[cfg(test)]

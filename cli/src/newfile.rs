@@ -7,9 +7,9 @@ use tempfile::NamedTempFile;
 use weighbridge::write::check_file;
 use weighbridge::{AdvisedOption, Error, ErrorKind};
 
-use crate::{Stop, failure};
+use crate::{Stop, failure, writing};
 
-/// A file that is being written.
+/// A file that is being written. Ctrl-C ends that, and the file is removed.
 pub(crate) struct NewFile {
     path: PathBuf,
     file: BufWriter<NamedTempFile>,
@@ -42,6 +42,8 @@ impl NewFile {
             let error = Error::new(ErrorKind::NotFound, fault);
             return Err(error.advise("create it, or choose another path").in_file(path).into());
         }
+        // Before the file exists: without a handler, the system would end the program and leave it.
+        check_interrupted().map_err(|error| failure::io(path, WRITE, error))?;
         let mut builder = tempfile::Builder::new();
         // The permissions of any new file, instead of the owner's only.
         #[cfg(unix)]
@@ -54,16 +56,32 @@ impl NewFile {
     /// Gives the file its path.
     pub(crate) fn finish(self) -> Result<(), Stop> {
         let Self { path, file } = self;
-        let failed = |error| failure::io(&path, "cannot write the file", error);
+        let failed = |error| failure::io(&path, WRITE, error);
         let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
         file.as_file().sync_all().map_err(failed)?;
+        check_interrupted().map_err(failed)?;
         file.persist(&path).map_err(|error| failed(error.error))?;
         Ok(())
     }
 }
 
+/// The error of a file that cannot be written.
+const WRITE: &str = "cannot write the file";
+
+/// An error if the user pressed Ctrl-C. Its kind is not the one after which a write is repeated.
+fn check_interrupted() -> std::io::Result<()> {
+    match writing::interrupted() {
+        true => Err(std::io::Error::other(Error::new(
+            ErrorKind::Cancelled,
+            "interrupted; nothing was written",
+        ))),
+        false => Ok(()),
+    }
+}
+
 impl Write for NewFile {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        check_interrupted()?;
         self.file.write(bytes)
     }
 

@@ -161,6 +161,8 @@ const ONE_SIGNAL: Duration = Duration::from_millis(300);
 /// Shows progress on a bar until the user presses Ctrl-C.
 pub(crate) fn interruptible_bar() -> impl Fn(Progress) -> ControlFlow<()> {
     let bar = Bar::new();
+    // From now on: the first progress is reported once files exist.
+    interrupted();
     move |progress| match interrupted() {
         true => ControlFlow::Break(()),
         false => bar.show(progress),

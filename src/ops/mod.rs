@@ -83,7 +83,8 @@ pub use pull::{Choose, PullFile, PullOptions, PullPlan, plan_pull};
 pub use quantize::{FileTypeSize, file_type_sizes, quantize};
 #[cfg(feature = "write")]
 pub use rewrite::{
-    EditOutcome, MetadataEdit, check_editable, copy_with_metadata, edit_metadata, merge, split,
+    EditOutcome, MetadataEdit, check_editable, consistency_with_metadata, copy_with_metadata,
+    edit_metadata, merge, split,
 };
 pub use shares::{RankShare, SharedRange, SharedTensor, SharesReport, TensorShare, shares};
 pub use statistics::{

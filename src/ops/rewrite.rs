@@ -3,11 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
+use super::verify::{Consistency, check_consistency};
 use super::{account, modules};
 use crate::bytes::blob_behind;
 use crate::container::gguf::write::model_keys;
 use crate::container::writer::{NewDocument, Writer};
-use crate::container::{Shards, gguf, ollama, safetensors};
+use crate::container::{Shards, Strictness, gguf, ollama, safetensors};
 use crate::error::{Error, Result};
 use crate::metadata::KeyValues;
 use crate::model::Model;
@@ -213,13 +214,37 @@ pub fn copy_with_metadata(
     with_keys(model, keys, &gguf::write::WRITER)
 }
 
+/// What [`check_consistency`] would find in a copy of a GGUF model with other metadata. Nothing is written.
+///
+/// # Errors
+///
+/// Same as [`copy_with_metadata`], and as [`check_consistency`] of the copy.
+pub fn consistency_with_metadata(
+    model: &Model,
+    edit: impl FnOnce(&mut KeyValues) -> Result<()>,
+) -> Result<Consistency> {
+    check_gguf(model)?;
+    let mut keys = model_keys(model.store().metadata());
+    edit(&mut keys)?;
+    let copy = copy_with_keys(model, keys, &gguf::write::WRITER).model(model)?;
+    copy.map_or_else(
+        || Ok(Consistency::default()),
+        |copy| check_consistency(&copy, Strictness::Default),
+    )
+}
+
 fn with_keys(model: &Model, keys: KeyValues, writer: &'static Writer) -> Result<WritePlan> {
+    let mut builder = copy_with_keys(model, keys, writer);
+    account::complete(model, &mut builder)?;
+    builder.plan()
+}
+
+fn copy_with_keys(model: &Model, keys: KeyValues, writer: &'static Writer) -> Builder {
     let mut builder = Builder::with_writer(writer);
     builder.reads(model.store());
     *builder.metadata() = keys;
     builder.push_copies_of(model);
-    account::complete(model, &mut builder)?;
-    builder.plan()
+    builder
 }
 
 /// Checks that [`MetadataEdit`] can change a model: its files are one GGUF file.

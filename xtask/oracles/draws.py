@@ -483,7 +483,7 @@ class Comparison:
                 continue
             for value in values_of_key(key, type_, stated.get(f"{kind}.{key}")):
                 word = f"{kind}.{key}={type_}{'[]' if isinstance(value, list) else ''}:{json.dumps(value)}"
-                program(self.options.program, "meta", "set", bare, word, "-o", changed, "--overwrite")
+                program(self.options.program, "meta", "set", bare, word, "-o", changed, "--force")
                 if (found := self.logits_of_llama_cpp(changed)) is not None:
                     self.expected = [found]
                     self.ours(f"{kind}.{key}", changed, limit=ENGINES)
@@ -499,7 +499,7 @@ class Comparison:
     def llama_cpp(self, path, told):
         kind = program(self.options.program, "meta", "get", path, "general.architecture").stdout.split()[-1].strip('"')
         for value in ("tokenizer.ggml.model=str:no_vocab", f"{kind}.vocab_size=u32:{self.expected[0].shape[1]}"):
-            program(self.options.program, "meta", "set", path, value)
+            program(self.options.program, "meta", "set", path, value, "--force")
         found = self.logits_of_llama_cpp(path)
         if found is not None:
             return self.put("llama.cpp", found, limit=ENGINES, told=told)

@@ -159,7 +159,7 @@ def by_llama(program, file, projector, expected, folder):
     architecture = run(program, "meta", "get", file, "general.architecture")[1].split()[-1].strip('"')
     # The models have no tokenizer, which llama.cpp must be told.
     for setting in ("tokenizer.ggml.model=str:no_vocab", f"{architecture}.vocab_size=u32:{expected['logits'].shape[1]}"):
-        run(program, "meta", "set", file, setting)
+        run(program, "meta", "set", file, setting, "--force")
     out = folder / "logits.npy"
     out.unlink(missing_ok=True)
     ids = ",".join(str(int(token)) for token in expected["tokens"])

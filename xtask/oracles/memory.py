@@ -142,7 +142,7 @@ def main(program, *models):
                     keys = json.loads(run(program, "inspect", file, "--stored", "--json"))["metadata"]
                     name = next(key for key in keys if key["key"] == "general.architecture")["value"]
                     for key in ("tokenizer.ggml.model=str:no_vocab", f"{name}.vocab_size=u32:{vocabulary}"):
-                        run(program, "meta", "set", file, key)
+                        run(program, "meta", "set", file, key, "--force")
             said = run(program, "memory", file, "--context", CONTEXT, "--batch", BATCH, "--json")
             theirs = buffers(file) if said else None
             if file != path:

@@ -10,8 +10,10 @@ mod order;
 pub(crate) mod program;
 pub(crate) mod run;
 pub(crate) mod slices;
+mod slips;
 mod unknown;
 pub(crate) mod values;
+mod verbs;
 mod words;
 pub(crate) mod write;
 
@@ -526,6 +528,8 @@ pub(crate) enum Listing {
     Devices,
     /// The kernels with which a GPU computes, for each dtype
     Kernels,
+    /// The servers and folders that are used, and the variables that set them
+    Settings,
 }
 
 /// A column of `models`.

@@ -381,9 +381,7 @@ fn rearrange(
         {
             files.iter().rev().for_each(|file| words.insert(*file, "--include".into()));
         }
-        ("show", [_, ..]) if is_file_model(nth(0)) => {
-            words.splice(at..=at, ["inspect".into()]);
-        }
+        ("show", [_, ..]) if is_file_model(nth(0)) => show_file(words, at),
         ("models", [_, ..])
             if places.iter().all(|it| is_known(word_at(words, *it)))
                 && places.iter().any(|it| Path::new(word_at(words, *it)).is_file()) =>
@@ -408,6 +406,19 @@ fn rearrange(
         _ => {}
     }
     Ok(())
+}
+
+/// `show FILE` is `inspect FILE`. The template and the license are keys of a file; the rest of what `show` prints is
+/// stored with models of Ollama alone, which it says itself.
+fn show_file(words: &mut Vec<OsString>, at: usize) {
+    let keys = [("--template", "chat_template"), ("--license", "license")];
+    if let Some((option, key)) = keys.iter().find(|(option, _)| has(words, &[option])) {
+        words.retain(|word| word != option);
+        words.splice(at..=at, ["meta", "get"].map(OsString::from));
+        words.push(key.into());
+    } else if !has(words, &["--modelfile", "--parameters", "--system"]) {
+        words[at] = "inspect".into();
+    }
 }
 
 /// Puts the settings of `meta set SRC DST KEY=VALUE` after its files, and the option before DST. Returns whether there

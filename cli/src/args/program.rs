@@ -25,6 +25,11 @@ impl Program {
         self.0.find_subcommand(name).is_some()
     }
 
+    /// The names of all verbs, also of those that the help does not list.
+    pub(super) fn verbs(&self) -> impl Iterator<Item = &str> {
+        self.0.get_subcommands().map(Command::get_name)
+    }
+
     /// Whether an option is one of the program, which may come before the verb.
     pub(super) fn has_option(&self, option: &str) -> bool {
         ["-h", "--help", "-V", "--version"].contains(&option) || has_option(&self.0, option)

@@ -228,6 +228,9 @@ pub(crate) struct Tokens {
     /// Print the numbers of the tokens alone
     #[arg(long, requires = "text", conflicts_with = "json")]
     pub(crate) print_ids: bool,
+    /// Leave out the tokens that the tokenizer puts around a text
+    #[arg(long, requires = "text")]
+    pub(crate) no_bos: bool,
     /// Tokens as numbers, to print their text; without texts and numbers, the special tokens are listed
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "text")]
     pub(crate) ids: Vec<u32>,

@@ -13,7 +13,7 @@ use super::names::{TargetType, float_name};
 use super::program::{
     command, has_option, is_spelled, unknown_option as unknown_word, verb_place, word_at,
 };
-use super::words::meaning;
+use super::words::{is_of_another, meaning};
 use crate::failure::Failure;
 use crate::spelling;
 
@@ -98,6 +98,7 @@ pub(crate) fn unknown_option(
     let near = started.or_else(|| {
         spelling::nearest(word, names.iter().copied(), |name| spelling::distance(word, name))
     });
+    let near = near.filter(|_| !is_of_another(option));
     let own = verb_place(typed).map(|at| word_at(typed, at)).filter(|verb| help::is_verb(verb));
     let verb = match (name.as_str(), own) {
         ("", _) => "weighbridge",

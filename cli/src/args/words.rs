@@ -12,7 +12,9 @@ use super::help;
 use super::kinds::{has, has_tensor, in_store, is_container, is_known, is_type_name};
 use super::order;
 use super::program::{Program, VALUED, has_option, is_option, is_spelled, verb_place, word_at};
+use super::slips;
 use super::values::{is_program, size};
+use super::verbs::{bare, dashed, is_script, row};
 use crate::failure::{Failure, nearest_entry, note};
 
 /// The command line in the words of this program, or what to type instead.
@@ -178,36 +180,6 @@ fn with_program(known: &Program, words: &mut Vec<OsString>) -> Result<(), Failur
     Ok(())
 }
 
-/// The row of a verb that has a word, or several, or what a name such as `hf2gguf` says, or the row of its kind.
-pub(super) fn row(name: &str) -> Option<Meaning> {
-    let found = foreign::verb(name).map(|(_, meaning)| meaning);
-    // Rows of a kind are for names of one word.
-    if found.is_some() || name.contains(' ') {
-        return found;
-    }
-    let between_formats = || {
-        let (from, to) = ["-to-", "2"].iter().find_map(|it| name.rsplit_once(it))?;
-        let is_format = foreign::list("FORMATS").any(|format| from.ends_with(format));
-        row(&format!("to-{to}")).filter(|_| is_format)
-    };
-    let of_object = || {
-        let (doing, object) = name.split_once('-')?;
-        let is_doing = foreign::list("DOING").any(|it| it == doing);
-        foreign::verb(object).filter(|_| is_doing).map(|(_, meaning)| meaning)
-    };
-    let of_kind = |it: &str| match (it.strip_prefix('*'), it.strip_suffix('*')) {
-        (Some(end), _) => name.ends_with(end),
-        (_, Some(start)) => name.starts_with(start),
-        _ => false,
-    };
-    let by_kind = || {
-        let mut rows = foreign::verbs().filter(|(_, spellings, _)| spellings.contains('*'));
-        let found = rows.find(|(_, spellings, _)| spellings.split('|').any(of_kind));
-        found.map(|(_, _, meaning)| meaning)
-    };
-    between_formats().or_else(of_object).or_else(by_kind)
-}
-
 /// Puts the words of this program for a verb.
 fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
     file_after(program, words, at);
@@ -222,7 +194,7 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
     let mut one = if program.has(&typed) { typed.clone() } else { bare(&typed) };
     if program.has(&one) {
         words[at] = one.clone().into();
-    } else if Path::new(&typed).exists() && !typed.ends_with(".py") {
+    } else if Path::new(&typed).exists() && !is_script(&typed) {
         one.clone_from(&typed);
     }
     option_after(words, at, &one);
@@ -359,29 +331,7 @@ fn of_script<'w>(program: &Program, typed: &'w str) -> &'w str {
     let is_llama = name.starts_with("llama-") && !Path::new(typed).is_dir();
     let is_program = is_path && (is_llama || !Path::new(typed).exists());
     let is_known = program.has(&bare(name)) || row(&bare(name)).is_some();
-    if (is_program || name.ends_with(".py")) && is_known { name } else { typed }
-}
-
-/// A verb of another program without the ending of a script.
-fn dashed(typed: &str) -> String {
-    let name = [".py", ".exe"].iter().find_map(|ending| typed.strip_suffix(ending));
-    name.unwrap_or(typed).replace('_', "-")
-}
-
-/// The same without the program's name.
-fn bare(typed: &str) -> String {
-    let name = dashed(typed);
-    let of = |program: &str| name.strip_prefix(&dashed(program))?.strip_prefix('.');
-    let verb = foreign::list("PREFIXES").find_map(|start| name.strip_prefix(start));
-    let verb = verb.or_else(|| foreign::list("PROGRAMS").find_map(of));
-    verb.or_else(|| function(typed, &name)).map_or(name.clone(), str::to_owned)
-}
-
-/// The function that a name of Python ends in: `AutoModel.from_pretrained`, `mlx.quantize`.
-fn function<'n>(typed: &str, name: &'n str) -> Option<&'n str> {
-    let (_, last) = name.rsplit_once('.').filter(|_| !name.contains('/'))?;
-    let is_known = help::is_verb(last) || last.contains('-') && row(last).is_some();
-    (is_known && !Path::new(typed).exists() && !in_store(typed)).then_some(last)
+    if (is_program || is_script(name)) && is_known { name } else { typed }
 }
 
 /// `weighbridge FILE` is `weighbridge inspect FILE`; anything else is a mistake.
@@ -398,14 +348,24 @@ fn model_or_mistake(
         let fault = "a model is not read from standard input";
         return Err(says(fault, "save it to a file, and give its path"));
     }
-    let is_program = bare(name) != dashed(name) || name.ends_with(".py") && !path.exists();
+    let is_script = is_script(name);
+    let is_program = bare(name) != dashed(name) || is_script && !path.exists();
     // `llama-3` would be a model.
-    let has_digit = !name.ends_with(".py") && name.contains(is_digit);
+    let has_digit = !is_script && name.contains(is_digit);
     let is_file = path.exists() || has_digit || in_store(name);
-    let is_plain = !name.contains('/') || name.ends_with(".py");
+    let is_plain = !name.contains('/') || is_script;
+    let next = word_at(words, at + 1);
+    let slip = || {
+        Some(format!(
+            "did you mean `{}`? `weighbridge help` lists all",
+            slips::meant(program, name, next)?
+        ))
+    };
     if is_program && is_plain && !is_file && nearest_entry(path).is_none() {
-        let is_script = name.ends_with(".py");
         let spelled = if is_script { name.to_owned() } else { name.replace('.', " ") };
+        if let Some(advice) = slip() {
+            return Err(says(&format!("no command is named `{spelled}`"), &advice));
+        }
         let meant = if is_script { in_sentence(program, &rest) } else { None };
         let advice = meant.unwrap_or_else(|| "`weighbridge help` lists what it does".to_owned());
         return Err(says(&format!("Weighbridge has nothing for `{spelled}`"), &advice));
@@ -424,13 +384,12 @@ fn model_or_mistake(
         let advice = format!("a path with spaces needs quotes: `weighbridge '{joined}'`");
         return Err(says(&format!("no command is named `{name}`"), &advice));
     }
-    let next = word_at(words, at + 1);
     if is_type_name(name) && Path::new(next).exists() {
         let advice = format!("`weighbridge quantize {next} {name}`");
         return Err(says(&format!("{name} is a type, not a command"), &advice));
     }
     let verb = help::nearest_verb(name);
-    let in_words = || with_affix(&rest).or_else(|| in_sentence(program, &rest));
+    let in_words = || with_affix(&rest).or_else(slip).or_else(|| in_sentence(program, &rest));
     let meant = if verb.is_none() { in_words() } else { None };
     let advice = meant
         .or_else(|| Some(format!("did you mean {}?", nearest_entry(path)?)))
@@ -469,8 +428,8 @@ fn in_sentence(program: &Program, words: &[String]) -> Option<String> {
         _ => None,
     });
     // Several are meant for a verb that is not among the words.
-    let is_script = || words.iter().any(|word| word.ends_with(".py"));
-    if verb.is_none() && (models.len() > 1 || words.len() < 3 && !is_script()) {
+    let has_script = || words.iter().any(|word| is_script(word));
+    if verb.is_none() && (models.len() > 1 || words.len() < 3 && !has_script()) {
         return None;
     }
     let verb = verb.map_or(String::new(), |verb| format!("{verb} "));
@@ -515,8 +474,9 @@ fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Resul
         };
         let given = value.unwrap_or(word_at(words, place + 1));
         let end = place + usize::from(value.is_none());
-        if let Some(form) = form(option, given, has) {
-            words.splice(place..=end, form);
+        if let Some(meant) = with_value(&verb, option, given, has) {
+            let here = in_place(&verb, &format!("{option} {given}"), meant)?;
+            words.splice(place..=end, here);
             continue;
         }
         let has_value = !given.is_empty() && (value.is_some() || !given.starts_with("--"));
@@ -569,6 +529,19 @@ fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Resul
     Ok(())
 }
 
+/// The option here for one with a value, if there is one.
+fn in_place(verb: &str, typed: &str, meant: Meaning) -> Result<Option<OsString>, Failure> {
+    Ok(match meant {
+        Is(here) => Some(here.into()),
+        Says(what) => return Err(says(&format!("`{verb}` has no option {typed}"), what)),
+        Ignored(why) => {
+            note(&format!("{typed} is left out: {why}"));
+            None
+        }
+        _ => None,
+    })
+}
+
 /// Puts an option with one value for one at a place that may have two.
 fn paired(words: &mut Vec<OsString>, place: usize, here: &str, mut value: String) {
     let (option, sign) = here.split_at(here.len() - 1);
@@ -593,21 +566,6 @@ fn has_value_after(words: &[OsString], end: usize, meant: Meaning, is_valued: bo
             Needless => SWITCHES.contains(&next.to_ascii_lowercase().as_str()),
             _ => is_setting(next),
         }
-}
-
-/// Options of other programs whose value may be `json`.
-const FORMS: [&str; 5] = ["-o", "--output", "--embd-output-format", "--format", "--output-format"];
-
-/// Their values for what is printed without `--json`.
-const TABLES: [&str; 5] = ["agent", "auto", "human", "md", "table"];
-
-/// The option here for the form of what is printed: `--json`, or none.
-fn form(option: &str, value: &str, has: impl Fn(&str) -> bool) -> Option<Option<OsString>> {
-    match !has(option) && FORMS.contains(&option) {
-        true if value == "json" && has("--json") => Some(Some("--json".into())),
-        true if TABLES.contains(&value) => Some(None),
-        _ => None,
-    }
 }
 
 /// Words that turn an option on and off.
@@ -716,26 +674,52 @@ fn is_valued(verb: &str, option: &str, has: impl Fn(&str) -> bool) -> bool {
     spelled(verb, option, has).is_some_and(|(spelling, _)| spelling.ends_with('='))
 }
 
+/// The meaning of an option of a verb with a value, if the table has the two together.
+fn with_value(
+    verb: &str,
+    option: &str,
+    value: &str,
+    has: impl Fn(&str) -> bool,
+) -> Option<Meaning> {
+    let both = format!("{option}={value}");
+    let is_it = |it: &str| !it.ends_with('=') && it.contains('=') && is_spelling(it, &both);
+    let found = rows(verb, option, has).find(|(spellings, _)| spellings.split('|').any(is_it));
+    found.map(|(_, meaning)| meaning)
+}
+
 /// The spelling and the meaning of an option in the table.
 fn spelled(
     verb: &str,
     option: &str,
     has: impl Fn(&str) -> bool,
 ) -> Option<(&'static str, Meaning)> {
-    if !option.starts_with('-') || has(option) {
-        return None;
-    }
+    rows(verb, option, has).find_map(|(spellings, meaning)| {
+        let spelling = spellings.split('|').find(|spelling| is_spelling(spelling, option))?;
+        Some((spelling, meaning))
+    })
+}
+
+/// The rows of the table that may be about an option of a verb: none if the verb has it.
+fn rows(
+    verb: &str,
+    option: &str,
+    has: impl Fn(&str) -> bool,
+) -> impl Iterator<Item = (&'static str, Meaning)> {
+    let is_foreign = option.starts_with('-') && !has(option);
     // `run` stands for all of its verbs.
-    let fits = |of: &str, meaning: &Meaning| match meaning {
+    let fits = move |of: &str, meaning: &Meaning| match meaning {
         _ if of == verb || verb.split(' ').next() == Some(of) => true,
         Is(here) => of == ANY && has(here),
         _ => of == ANY,
     };
-    let mut rows = foreign::options().filter(|(of, _, meaning)| fits(of, meaning));
-    rows.find_map(|(_, spellings, meaning)| {
-        let spelling = spellings.split('|').find(|spelling| is_spelling(spelling, option))?;
-        Some((spelling, meaning))
-    })
+    let rows = foreign::options().filter(move |(of, _, meaning)| is_foreign && fits(of, meaning));
+    rows.map(|(_, spellings, meaning)| (spellings, meaning))
+}
+
+/// Whether an option is one of another program, whatever the verb.
+pub(super) fn is_of_another(option: &str) -> bool {
+    let is_it = |it: &str| !it.contains('*') && is_spelling(it, option);
+    foreign::options().any(|(_, spellings, _)| spellings.split('|').any(is_it))
 }
 
 /// Whether an option is spelled as in a row of the table. Programs differ in the number of dashes before a
@@ -849,7 +833,7 @@ mod tests {
         ),
         (
             "w gguf-new-metadata --force s.gguf d.gguf --general-name N",
-            "w meta set --overwrite s.gguf --output d.gguf general.name=N",
+            "w meta set --force s.gguf --output d.gguf general.name=N",
         ),
         ("w meta set m a=b --in-place", "w meta set m a=b"),
         ("w quantize --list-types", "w list types"),
@@ -963,8 +947,14 @@ mod tests {
         ("w stats m", "w inspect --stats m"),
         ("w memory m -ctx-size 8", "w memory m --context 8"),
         ("w convert_lora_to_gguf.py --base m a", "w convert --base m a"),
-        ("w mlx_lm.fuse --model m --save-path x", "w convert --lora adapters m --dst x"),
-        ("w mlx_lm.fuse --model m --adapter_path a", "w convert --dst fused_model m --lora a"),
+        (
+            "w mlx_lm.fuse --model m --save-path x",
+            "w convert --lora adapters --requantize-merged m --dst x",
+        ),
+        (
+            "w mlx_lm.fuse --model m --adapter_path a",
+            "w convert --dst fused_model --requantize-merged m --lora a",
+        ),
         ("w hf models ls o/n", "w pull --include=* --dry-run o/n"),
         ("w hf models card o/n", "w pull --include=README.md o/n"),
         ("w git lfs fetch https://hf.co/a/b", "w pull https://hf.co/a/b"),

@@ -1,5 +1,6 @@
 //! Arguments of the subcommands that write models.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -20,6 +21,7 @@ use super::names::{
 };
 use super::values::{shard_size, size, with_advice};
 use crate::Stop;
+use crate::print::shown;
 
 /// Options that all writing subcommands share.
 #[derive(Args, Debug)]
@@ -230,6 +232,9 @@ Examples:
         /// Also remove this key; repeatable
         #[arg(hide_short_help = true, long, value_name = "KEY")]
         remove: Vec<String>,
+        /// Make a change too after which `verify` finds a new fault; with -o, replace an existing file
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         edit: Edit,
     },
@@ -252,7 +257,7 @@ Examples:
 }
 
 /// Options of changing metadata.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Edit {
     /// Show the changes; write nothing
     #[arg(long)]
@@ -404,6 +409,13 @@ pub(crate) struct Lora {
     pub(crate) scale: f64,
 }
 
+impl fmt::Display for Lora {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown(&self.path))?;
+        if self.scale == 1.0 { Ok(()) } else { write!(f, ":{}", self.scale) }
+    }
+}
+
 /// Changes of the source before it is written.
 #[derive(Args, Debug)]
 pub(crate) struct Source {
@@ -489,6 +501,9 @@ pub(crate) struct Convert {
     /// config.json states it, others to F16
     #[arg(hide_short_help = true, long)]
     pub(crate) dequantize: bool,
+    /// With --lora, for MLX: quantize the merged matrices as they were, as mlx_lm.fuse does [default: they become plain]
+    #[arg(hide_short_help = true, long)]
+    pub(crate) requantize_merged: bool,
     #[command(flatten)]
     pub(crate) source: Source,
     /// Write the change from BASE to SRC as a LoRA adapter of PEFT; if SRC is an adapter of BASE, write that as

@@ -8,6 +8,7 @@ use weighbridge::container::{Container, GGUF, MLX, OLLAMA, SAFETENSORS};
 use weighbridge::model::Encoding;
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::recipe::FileType;
+use weighbridge::recipe::llama_cpp::target as target_dtype;
 use weighbridge::write::{PlannedTensor, WritePlan};
 use weighbridge::{DType, Error, ErrorKind, Model};
 
@@ -171,6 +172,7 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
         .extra_keys(!args.no_extra_keys)
         .projector(args.mmproj)
         .dequantize(args.dequantize)
+        .requantize_merged(args.requantize_merged)
         .allow_unloadable(args.whole.allow_incomplete)
         .fuse(&args.fuse);
     if let Some(dtype) = args.dtype {
@@ -188,26 +190,37 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
         plan = ops::convert(&model, &options.shard_names(&named))?;
     }
     let dst = named;
-    note_name(args, &model, &dst);
+    note_name(args, &plan, &dst);
     note_kept(args, to, &plan);
     let others = args.source.adapters().collect();
     Ok(Prepared { model, plan, dst, others })
 }
 
 /// Notes a name that says another type than is written: `foo-Q5_K_M.gguf`.
-fn note_name(args: &Convert, model: &Model, dst: &Path) {
+fn note_name(args: &Convert, plan: &WritePlan, dst: &Path) {
     let name = dst.file_name().unwrap_or_default().to_string_lossy();
-    let Some(named) = TargetType::in_name(&name).map(FileType::name) else { return };
-    let summary = ops::summarize(model);
-    let stored = summary.file_type.or(summary.main_dtype);
-    let Some(written) = args.dtype.map(DType::name).or(stored.as_deref()) else { return };
-    if !written.eq_ignore_ascii_case(named) {
-        let (src, dst) = (shown(&args.src), shown(dst));
-        note(&format!(
-            "{dst} is the name of a file in {named}, but holds {written}: `weighbridge quantize {src} {dst} {named}` \
-             writes that type"
-        ));
+    let (Some(named), Some(written)) = (TargetType::in_name(&name), plan.file_type) else { return };
+    let (name, dst) = (named.name(), shown(dst));
+    if written == named {
+        return;
     }
+    let command = || {
+        let is_again = |tensor: &PlannedTensor| {
+            DType::from_name(&tensor.from).is_some_and(DType::is_quantized)
+        };
+        let given = [
+            (" --imatrix FILE", named.needs_importance()),
+            (" --allow-requantize", plan.tensors.iter().any(is_again)),
+            (" --overwrite", !args.writing.dry_run),
+        ];
+        let adapters = args.source.lora.iter().map(|lora| format!(" --lora {lora}"));
+        let given = given.iter().filter(|(_, is_given)| *is_given).map(|(option, _)| *option);
+        let given: String = given.map(str::to_owned).chain(adapters).collect();
+        format!("`weighbridge quantize {} {dst} {name}{given}` writes that type", shown(&args.src))
+    };
+    let is_dtype = args.mmproj || target_dtype(name).is_ok() && !named.needs_importance();
+    let how = if is_dtype { format!("`--dtype {name}` writes that type") } else { command() };
+    note(&format!("{dst} is the name of a file in {name}, but holds {written}: {how}"));
 }
 
 /// Notes tensors that --dtype leaves as they are, outside of GGUF, whose users expect it.

@@ -1,7 +1,7 @@
 //! `list`: prints the library's tables. `completions`: prints completion scripts.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use weighbridge::arch;
@@ -10,8 +10,10 @@ use weighbridge::container::CONTAINERS;
 use weighbridge::device::kernel::{DECODED, KERNELS, Kernel, Operation};
 use weighbridge::device::{Cpu, Device};
 use weighbridge::dtype::DTYPES;
+use weighbridge::inventory::PROGRAMS;
 use weighbridge::ops;
 use weighbridge::recipe::{FILE_TYPES, FileType, FileTypeDescriptor};
+use weighbridge::remote::Network;
 use weighbridge::{Error, ErrorKind, OpenOptions};
 
 use super::Done;
@@ -34,6 +36,7 @@ pub(crate) fn run(args: &List) -> Done {
         Listing::Dtypes => dtypes(),
         Listing::Devices => devices(),
         Listing::Kernels => kernels(),
+        Listing::Settings => settings(),
     };
     if let Some(text) = text {
         rows = with_text(rows, &text.to_string_lossy())?;
@@ -227,6 +230,34 @@ fn kernels() -> TableRows {
         left("VALUES"),
     ];
     (head, KERNELS.iter().flat_map(all).chain(without).collect())
+}
+
+/// The servers and folders that are used, and the variables that set them.
+fn settings() -> TableRows {
+    let network = Network::from_env();
+    let is_set = |it: bool| json!(if it { "set" } else { "not set" });
+    let folders = |folders: Vec<PathBuf>| {
+        json!(folders.iter().map(|folder| print::shown(folder)).collect::<Vec<_>>())
+    };
+    let of_programs = [("huggingface", "HF_HUB_CACHE, HF_HOME"), ("ollama", "OLLAMA_MODELS")];
+    let of_programs = of_programs.into_iter().filter_map(|(name, variables)| {
+        let program = PROGRAMS.iter().find(|program| program.name == name)?;
+        Some((format!("models of {name}"), folders(program.folders()), variables))
+    });
+    let rows = [
+        ("version", json!(env!("CARGO_PKG_VERSION")), ""),
+        ("hub", json!(network.hub), "HF_ENDPOINT"),
+        ("token of the hub", is_set(network.token.is_some()), "HF_TOKEN, HF_TOKEN_PATH"),
+        ("offline", json!(network.offline), "HF_HUB_OFFLINE"),
+        ("registry of Ollama", json!(network.registry), "WEIGHBRIDGE_OLLAMA_REGISTRY"),
+        ("kept headers", folders(network.cache.into_iter().collect()), "WEIGHBRIDGE_CACHE"),
+    ];
+    let rows = rows.map(|(name, value, variables)| (name.to_owned(), value, variables));
+    let row = |(name, value, variables)| {
+        vec![("name", json!(name)), ("value", value), ("variables", json!(variables))]
+    };
+    let head = vec![left("NAME"), left("VALUE").end(32), left("SET BY").optional(1)];
+    (head, rows.into_iter().chain(of_programs).map(row).collect())
 }
 
 /// Lists the file types of `quantize`; for a model, with its size in each.

@@ -311,10 +311,10 @@ impl Measured<'_> {
 
     /// The alternatives that would fit a room that is too small.
     fn instead(&self, room: &RoomReport) -> String {
-        let layers = room.layers.filter(|layers| *layers > 0);
-        let layers = layers.map(|layers| match self.memory.layers.len() {
-            1 => "its layer fits".to_owned(),
-            all => format!("{layers} of {all} layers fit"),
+        let layers = room.layers.map(|layers| match (layers, self.memory.layers.len()) {
+            (0, 1) => "its layer does not fit".to_owned(),
+            (_, 1) => "its layer fits".to_owned(),
+            (_, all) => format!("{layers} of {all} layers fit"),
         });
         let tokens = room.max_context.map(|most| format!("with at most {} tokens", grouped(most)));
         let smaller = room.quantize_to.map(|name| format!("quantized to {name}"));

@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Tokens) -> Done {
             }
             (Vec::new(), special(&model)?)
         }
-        ([], texts) => (of_texts(&model, texts)?, Vec::new()),
+        ([], texts) => (of_texts(&model, texts, args.no_bos)?, Vec::new()),
         (ids, _) => (vec![of_ids(&model, ids)?], Vec::new()),
     };
     if args.json {
@@ -166,9 +166,16 @@ fn tokenizer(model: &Model) -> Result<Tokenizer<'_>, Stop> {
     })?)
 }
 
-fn of_texts(model: &Model, texts: &[String]) -> Result<Vec<TextReport>, Stop> {
+/// The tokens of texts; `bare` leaves out those that the tokenizer puts around them.
+fn of_texts(model: &Model, texts: &[String], bare: bool) -> Result<Vec<TextReport>, Stop> {
     let tokens = TextTokens::new(model)?;
-    let found: Vec<_> = texts.iter().map(|text| tokens.spans(text)).collect::<Result<_, _>>()?;
+    let mut found: Vec<_> =
+        texts.iter().map(|text| tokens.spans(text)).collect::<Result<_, _>>()?;
+    if bare {
+        found.iter_mut().for_each(|tokens| {
+            tokens.retain(|token| !(token.special && token.range.is_empty()));
+        });
+    }
     let spelled =
         spelled(model, &found.iter().flatten().map(|token| token.id).collect::<Vec<_>>())?;
     let report = |(text, tokens): (&String, Vec<weighbridge_reference::TextToken>)| TextReport {

@@ -37,6 +37,8 @@ pub struct ConvertOptions {
     quantization: Option<QuantizationRules>,
     /// Adapters to be merged, each with a factor.
     adapters: Vec<(Adapter, f64)>,
+    /// Whether merged matrices of an MLX directory are quantized as they were.
+    requantize_merged: bool,
     /// Whether the vision model is written instead of the language model.
     projector: bool,
     finish: Finish,
@@ -69,6 +71,7 @@ impl ConvertOptions {
             one_file: false,
             quantization: None,
             adapters: Vec::new(),
+            requantize_merged: false,
             projector: false,
             finish,
             mesh: None,
@@ -100,6 +103,9 @@ impl ConvertOptions {
         shard_bytes: u64;
         /// Writes one safetensors file without `config.json` and tokenizer, instead of a directory.
         one_file: bool;
+        /// Quantizes the merged matrices of an MLX directory again, each with the bits and the groups that it has, as
+        /// `mlx_lm.fuse` does. Without this, or in another container, they become plain.
+        requantize_merged: bool;
     }
 
     /// Whether a GGUF file keeps what `config.json` says and GGUF has no key for, under keys of this

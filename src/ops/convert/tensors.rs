@@ -14,10 +14,11 @@ use crate::ollama::TensorRules;
 use crate::ops::dialect::{TranslatedTensors, tensors_of};
 use crate::ops::{experts, ranks, repeated};
 use crate::recipe::mlx_lm::MlxQuantization;
-use crate::store::Encoding;
+use crate::store::{Encoding, Part};
 use crate::translate::{self, ConfigDocument};
 use crate::write::{
     Builder, Method, OutTensor, Output, Precision, Producer, TensorRepack, choose, grouped,
+    grouped_from,
 };
 
 /// The tensors of one rank, or of the whole model.
@@ -199,7 +200,10 @@ impl Conversion<'_> {
                     tensor.name()
                 ));
             }
-            let chosen = rules.output(&tensor, floats, precision)?;
+            let chosen = match rules.output(&tensor, floats, precision)? {
+                None => self.as_before(&tensor, precision)?,
+                chosen => chosen,
+            };
             let output = match (in_mxfp4.remove(tensor.name()), chosen) {
                 (Some(repacking), _) => {
                     Output::new(Producer::Repacked(repacking), Method::Repacked)
@@ -210,6 +214,19 @@ impl Conversion<'_> {
             builder.push(OutTensor { experts, rank, ..OutTensor::new(tensor.name(), output) });
         }
         Ok(())
+    }
+}
+
+impl Conversion<'_> {
+    /// A merged matrix of an MLX directory in the quantized form that it has there, if that is asked for.
+    fn as_before(&self, tensor: &Tensor, precision: Precision) -> Result<Option<Output>> {
+        let is_asked = self.options.requantize_merged && precision.is_as_stored();
+        let is_asked = is_asked && self.writer.dialect == Dialect::Mlx && tensor.is_adapted();
+        let Some(group) = tensor.group_size().filter(|_| is_asked) else { return Ok(None) };
+        let mut scales = tensor.segments().filter(|segment| segment.part == Part::Scale);
+        let floats = scales.next().map(|segment| segment.dtype).filter(|it| !it.is_integer());
+        let floats = precision.floats.or(floats).unwrap_or(DType::BF16);
+        grouped_from(tensor, floats, tensor.dtype()?, group).map(Some)
     }
 }
 

@@ -11,12 +11,13 @@ use weighbridge::bytes::Text;
 use weighbridge::metadata::{KeyValues, Value};
 use weighbridge::model::Encoding;
 use weighbridge::ops::{self, EditOutcome, MetadataEdit};
-use weighbridge::{Error, ErrorKind, Model, OpenOptions, Strictness, WriteOptions};
+use weighbridge::{Error, ErrorKind, Model, OpenOptions, WriteOptions};
 
 use super::Done;
 use crate::args::write::{Edit, Meta, MetaVerb};
 use crate::json::Versioned;
 use crate::print::{self, shown};
+use crate::writing::interruptible_bar;
 use crate::{Status, Stop, note};
 use keys::{named, nearest};
 use setting::Setting;
@@ -24,25 +25,20 @@ use setting::Setting;
 pub(crate) fn run(args: &Meta) -> Done {
     match &args.verb {
         MetaVerb::Get { path, keys, json } => get(path, keys, *json),
-        MetaVerb::Set { path, values, remove, edit } => {
+        MetaVerb::Set { path, values, remove, force, edit } => {
             let model = editable(path, edit)?;
             let values = settings(values, &model)?;
             let removed = removable(path, remove, &model, false)?;
             check_in_file(&model, values.iter().map(|setting| setting.key.as_str()))?;
-            let before = if edit.dry_run { Vec::new() } else { faults(&model) };
-            let done = change(path, &model, edit, |keys| {
+            let set = |keys: &mut KeyValues| {
                 for key in &removed {
                     keys.remove(key);
                 }
                 values.iter().for_each(|it| it.put(keys));
-            })?;
-            if !edit.dry_run {
-                let written = OpenOptions::new().open(edit.output.as_deref().unwrap_or(path));
-                let after = written.map_or_else(|error| vec![error.to_string()], |it| faults(&it));
-                let new = after.into_iter().filter(|fault| !before.contains(fault));
-                new.for_each(|fault| note(&format!("`verify` finds a new fault: {fault}")));
-            }
-            Ok(done)
+            };
+            check_faults(&model, *force || edit.dry_run, set)?;
+            let overwrite = edit.overwrite || *force;
+            change(path, &model, &Edit { overwrite, ..edit.clone() }, set)
         }
         MetaVerb::Rm { path, keys, force, edit } => {
             let model = editable(path, edit)?;
@@ -75,11 +71,40 @@ fn removable(
     Ok(keys)
 }
 
-/// The faults that `verify` finds in the headers of a model's files, and what readers refuse.
-fn faults(model: &Model) -> Vec<String> {
-    let found = ops::check_consistency(model, Strictness::Default);
-    let all = |found: ops::Consistency| [found.faults, found.notes].concat();
-    found.map_or_else(|error| vec![error.to_string()], all)
+/// Refuses a change after which `verify` finds a fault that the model does not have; one that is made nevertheless is
+/// noted, and so is what some readers refuse.
+fn check_faults(model: &Model, is_forced: bool, set: impl Fn(&mut KeyValues)) -> Result<(), Stop> {
+    // The file is named already.
+    let path = format!("{}: ", shown(model.path()));
+    let texts = |texts: Vec<String>| -> Vec<String> {
+        let bare = |text: &String| text.strip_prefix(&path).unwrap_or(text).to_owned();
+        texts.iter().map(bare).collect()
+    };
+    let found = |set: &dyn Fn(&mut KeyValues)| {
+        let change = |keys: &mut KeyValues| {
+            set(keys);
+            Ok(())
+        };
+        let found = ops::consistency_with_metadata(model, change);
+        match found {
+            Ok(found) => (texts(found.faults), texts(found.notes)),
+            Err(error) => (texts(vec![error.to_string()]), Vec::new()),
+        }
+    };
+    let (before, after) = (found(&|_| {}), found(&set));
+    let is_new = |text: &String| !before.0.contains(text) && !before.1.contains(text);
+    let mut faults: Vec<String> = after.0.into_iter().filter(is_new).collect();
+    if let Some(fault) = faults.first().filter(|_| !is_forced) {
+        let error = Error::new(
+            ErrorKind::Mismatch,
+            format!("after this change, `verify` would find a new fault: {fault}"),
+        );
+        let advice = "`meta set` with --force makes it nevertheless";
+        return Err(error.advise(advice).in_file(model.path()).into());
+    }
+    faults.extend(after.1.into_iter().filter(is_new));
+    faults.iter().for_each(|fault| note(&format!("`verify` finds a new fault: {fault}")));
+    Ok(())
 }
 
 /// Opens a model whose metadata can be changed, or copied with changes.
@@ -296,7 +321,8 @@ fn change(path: &Path, model: &Model, edit: &Edit, set: impl Fn(&mut KeyValues))
     if let Some(output) = &edit.output {
         let plan = ops::copy_with_metadata(model, change)?;
         if !edit.dry_run {
-            plan.run(output, &WriteOptions::new().overwrite(edit.overwrite))?;
+            let options = WriteOptions::new().overwrite(edit.overwrite);
+            plan.run(output, &options.progress(&interruptible_bar()))?;
             report.written = Some(shown(output));
         }
     } else {
@@ -307,7 +333,7 @@ fn change(path: &Path, model: &Model, edit: &Edit, set: impl Fn(&mut KeyValues))
             _ => "rewritten",
         };
         if !edit.dry_run {
-            planned.run(&WriteOptions::new())?;
+            planned.run(&WriteOptions::new().progress(&interruptible_bar()))?;
             report.written = Some(shown(path));
         }
     }

@@ -4,6 +4,7 @@ mod family;
 mod help;
 mod names;
 mod options;
+mod others;
 mod overwrite;
 mod rare;
 mod words;

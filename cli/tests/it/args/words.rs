@@ -298,7 +298,7 @@ fn a_sentence_says_what_to_type() {
             &["llama-imatrix", "--in-file", "a", "--in-file", "b", "-o", "c"],
             "importance matrices are neither joined nor converted",
         ),
-        (&["llama-imatrix", "-o", "c", "--output-format", "dat"], "llama-imatrix does both"),
+        (&["llama-imatrix", "-o", "c", "--output-format", "dat"], "computes no importance matrix"),
         (&["quantize", HF, "Q4_0", "--imatrix", "a", "--imatrix", "b"], "they are not joined here"),
         (&["mlx_lm.fuse", "--model", BASE], "adapters: no weights here"),
         (

@@ -137,6 +137,9 @@ fn what_lies_there_is_not_replaced_unasked() {
     for name in ["photo.png", "notes.txt", "diary.md", "LICENSE"] {
         let mine = folder.path().join(name);
         std::fs::write(&mine, "mine").expect("a file");
+        // Without --overwrite, which would not help, too.
+        let said = refused(&over[..5]);
+        assert!(said.contains("already exists, and only a directory that is one model"), "{said}");
         let said = refused(&over);
         let named = said.contains(&format!("it also has \"{name}\"\n"));
         assert!(said.starts_with("2\n") && named, "{said}");
@@ -222,6 +225,50 @@ fn a_search_for_duplicates_ends_with_ctrl_c() {
     listens(&child);
     interrupt(&child);
     assert_eq!(status(&mut child), Some(130));
+}
+
+/// Ctrl-C while a file is written, or as soon as that begins: nothing is left.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_interrupted_run_leaves_nothing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let bytes = 2u64 << 30;
+    let model = folder.path().join("model.gguf");
+    crate::support::gguf(&model, |keys| {
+        keys.set_text("general.architecture", "none");
+    });
+    // The vector of 2 becomes one of many zeros: its dimension is behind its name.
+    let mut header = std::fs::read(&model).expect("the file");
+    let length = 8u64;
+    let named = b"x\x01\0\0\0\x02\0\0\0\0\0\0\0";
+    let at = header.windows(named.len()).position(|it| it == named).expect("the tensor");
+    header[at + 5..at + 13].copy_from_slice(&(bytes / 4).to_le_bytes());
+    std::fs::write(&model, &header).expect("the file");
+    let opened = std::fs::File::options().write(true).open(&model).expect("the file");
+    opened.set_len(header.len() as u64 - length + bytes).expect("a sparse file");
+    let at = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    for words in [
+        &["dump", &at("model.gguf"), "x", "-o", &at("x.npy")][..],
+        &["meta", "set", &at("model.gguf"), "general.name=a", "-o", &at("y.gguf")],
+        &["meta", "set", &at("model.gguf"), "general.description=a longer text than fits"],
+        &["split", &at("model.gguf"), &at("z"), "--max-tensors", "1"],
+    ] {
+        let mut child = program(words)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        listens(&child);
+        interrupt(&child);
+        assert_eq!(status(&mut child), Some(130), "{words:?}");
+        let mut said = String::new();
+        let err = child.stderr.as_mut().expect("standard error");
+        std::io::Read::read_to_string(err, &mut said).expect("UTF-8");
+        assert!(said.contains("interrupted; nothing was written"), "{words:?}: {said}");
+        let left = std::fs::read_dir(folder.path()).expect("a folder");
+        let left: Vec<_> = left.map(|entry| entry.expect("an entry").file_name()).collect();
+        assert_eq!(left, ["model.gguf"], "{words:?}");
+    }
 }
 
 /// A server that sends the start of a file, and then nothing more: the first Ctrl-C waits for it, the

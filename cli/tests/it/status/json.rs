@@ -53,7 +53,8 @@ fn members() {
     assert_eq!(text.lines().next(), Some(&*format!("error: {message}")));
 
     let (_folder, path) = sample();
-    assert_eq!(run(&["meta", "set", &path, "llama.attention.head_count=3"]).status, Some(0));
+    let broken = ["meta", "set", &path, "llama.attention.head_count=3", "--force"];
+    assert_eq!(run(&broken).status, Some(0));
     let error = failure(&["bench", &path, "--json"]);
     assert_eq!(error["kind"], "malformed");
     assert_eq!(error["tensor"], "blk.0.attn_q.weight");

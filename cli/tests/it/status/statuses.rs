@@ -56,7 +56,7 @@ fn contradictory_models() {
         ("llama.attention.head_count", 5),
     ] {
         let (folder, path) = sample();
-        assert_eq!(status(&["meta", "set", &path, &format!("{key}={value}")]), 0);
+        assert_eq!(status(&["meta", "set", &path, &format!("{key}={value}"), "--force"]), 0);
         let out = folder.path().join("out");
         let out = out.to_str().expect("UTF-8");
         assert_statuses(
