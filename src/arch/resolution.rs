@@ -161,10 +161,18 @@ impl Resolution {
     ///
     /// `Mismatch` if a tensor with a canonical name is among them, `NotFound` if there is none at all.
     pub(crate) fn leave_out(&mut self, matches: impl Fn(&str) -> bool) -> Result<()> {
-        let mapped = self.mapped.iter().flat_map(|mapping| &mapping.stored);
-        if let Some(needed) = mapped.clone().find(|stored| matches(stored)) {
-            let fault = "the model needs the tensor, so that it cannot be left out";
-            return Err(Error::mismatch(fault).in_tensor(needed));
+        let mut mapped =
+            self.mapped.iter().flat_map(|of| of.stored.iter().map(move |name| (of, name)));
+        if let Some((of, needed)) = mapped.find(|(_, stored)| matches(stored)) {
+            let is_of = |layer: &u32| of.canonical.starts_with(&format!("layers.{layer}."));
+            let error = match mapping::next_layers(&self.mapped).into_iter().find(is_of) {
+                Some(layer) => Error::mismatch(format!(
+                    "the tensor is of layer {layer}, which predicts further tokens (nextn) and is left out as a whole"
+                ))
+                .advise(format!("`quantize SRC DST COPY --prune-layers {layer}` leaves it out of a GGUF file")),
+                None => Error::mismatch("the model needs the tensor, so that it cannot be left out"),
+            };
+            return Err(error.in_tensor(needed));
         }
         let known = std::mem::take(&mut self.auxiliary);
         let (known_left, known): (Vec<Auxiliary>, Vec<Auxiliary>) =

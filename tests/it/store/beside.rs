@@ -551,6 +551,10 @@ fn layers_that_predict_further_tokens_are_left_out_whole() {
             assert_eq!(model.config().expect("a config").n_layers.value, 2);
             assert!(model.resolution().expect("resolved").missing.is_empty());
         }
+        let model = Model::open(&file).expect("a file");
+        let error = model.leave_out(|name| name.starts_with("blk.2.")).expect_err("a layer");
+        let advice = error.advice_in(|_| "").expect("advice");
+        assert!(advice.contains("COPY --prune-layers 2"), "{error}: {advice}");
     }
 }
 
