@@ -17,7 +17,7 @@ pub(super) fn faults(store: &Store, resolution: &Resolution) -> Vec<String> {
     match (store.encoding(), store.container()) {
         (Encoding::Gguf, _) => match lone_experts(resolution) {
             Some(fault) => vec![fault],
-            None => graph_faults(store),
+            None => narrow_alignment(store).into_iter().chain(graph_faults(store)).collect(),
         },
         (_, "mlx") => match MlxReader::of(store, resolution) {
             Some(MlxReader { fault, program: None }) => vec![fault],
@@ -29,6 +29,14 @@ pub(super) fn faults(store: &Store, resolution: &Resolution) -> Vec<String> {
         },
         _ => Vec::new(),
     }
+}
+
+/// The fault of a file whose tensors are aligned to fewer bytes than ggml requires (`TENSOR_ALIGNMENT`): tried with ggml
+/// 0.25.3, which aborts with 8 and 16.
+fn narrow_alignment(store: &Store) -> Option<String> {
+    const LEAST: u64 = 32;
+    let alignment = store.metadata().u64("general.alignment").filter(|bytes| *bytes < LEAST)?;
+    Some(format!("general.alignment is {alignment}: llama.cpp aborts with less than {LEAST}"))
 }
 
 /// The fault of a directory with a quantized tensor that mlx-lm's class has in plain form only.

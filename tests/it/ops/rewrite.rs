@@ -428,3 +428,19 @@ fn empty_tensors_and_scalars() {
     assert_eq!(strict(&paths[0]).len(), 0);
     assert_eq!(strict(&paths[0]).stored_tensors().count(), 0);
 }
+
+/// GGUF allows any power of two, and ggml none below 32.
+#[test]
+fn an_alignment_with_which_llama_cpp_aborts() {
+    let model = Model::open(crate::support::sample("sample-Q8_0.gguf")).expect("a model");
+    let folder = tempfile::tempdir().expect("a folder");
+    for (alignment, aborts) in [(8, true), (16, true), (32, false), (64, false)] {
+        let path = folder.path().join(format!("{alignment}.gguf"));
+        let plan = ops::merge(&model, Some(alignment)).expect("a plan");
+        plan.run(&path, &WriteOptions::new()).expect("written");
+        let found =
+            ops::check_consistency(&Model::open(&path).expect("a model"), Strictness::Strict);
+        let faults = found.expect("checked").faults.join("; ");
+        assert_eq!(faults.contains("llama.cpp aborts with less than 32"), aborts, "{faults}");
+    }
+}
