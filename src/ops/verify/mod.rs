@@ -210,6 +210,7 @@ impl Examination {
             found.faults.extend(of(Area::Shapes, tensors(model, resolution, config)));
             found.faults.extend(of(Area::Names, lacking_bias(resolution, config)));
             found.faults.extend(of(Area::Config, numbers(config)));
+            found.faults.extend(of(Area::Config, divisors(config)));
             found.faults.extend(of(Area::Config, untied(store, config)));
             found.faults.extend(of(Area::Config, layers::faults(store, resolution, config)));
             found.refused.extend(of(Area::Loader, classes::faults(store, resolution, config)));
@@ -343,6 +344,25 @@ fn tensors(model: &Model, resolution: &Resolution, config: &ModelConfig) -> Vec<
     let names = resolution.mapped.iter().map(|mapping| mapping.canonical.as_str());
     let shapes: Vec<_> = names.map(|name| (name, shape(name))).collect();
     shapes::faults(config, resolution, &shapes)
+}
+
+/// Lists of divisors of rotary frequencies that are not one for each frequency.
+fn divisors(config: &ModelConfig) -> Vec<String> {
+    let Some(rotated) = &config.rope.dimension_count else { return Vec::new() };
+    let frequencies = u64::from(rotated.value / 2);
+    let scaling = &config.rope_scaling;
+    let lists = [&scaling.long_factors, &scaling.short_factors].into_iter().flatten();
+    let unfit = lists.filter(|list| list.value.len() as u64 != frequencies);
+    unfit
+        .map(|list| {
+            format!(
+                "{} has {} numbers, but {frequencies} are needed, half of rope_dimension_count ({})",
+                list.source,
+                list.value.len(),
+                rotated.source
+            )
+        })
+        .collect()
 }
 
 /// Faults of config numbers that contradict each other.

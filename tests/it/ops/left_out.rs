@@ -235,4 +235,17 @@ fn longrope_needs_its_lists() {
     let model = Model::open(files.path()).expect("a model");
     let error = ops::convert(&model, &ConvertOptions::new(&GGUF)).expect_err("a list is missing");
     assert!(error.to_string().contains("there is no long_factor"), "{error}");
+    // One divisor for each frequency.
+    let rotated = model.config().expect("a config").rope.dimension_count.as_ref();
+    let half = usize::try_from(rotated.expect("a number").value / 2).expect("a number");
+    for (count, is_right) in [(half, true), (half + 1, false)] {
+        config["rope_scaling"]["short_factor"] = json!(vec![1.0; half]);
+        config["rope_scaling"]["long_factor"] = json!(vec![2.0; count]);
+        put(files.path(), "config.json", config.to_string());
+        let model = Model::open(files.path()).expect("a model");
+        let found = ops::check_consistency(&model, weighbridge::Strictness::Default);
+        let faults = found.expect("checked").faults.join("; ");
+        let said = format!("long_factor has {count} numbers, but {half} are needed");
+        assert_eq!(!faults.contains(&said), is_right, "{faults}");
+    }
 }
