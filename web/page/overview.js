@@ -125,7 +125,7 @@ export async function show({ model, list }) {
       sub: [h('code', { class: 'name', dir: 'ltr' }, shown(path)), summary.license ? h('span', {}, 'License: ', name(summary.license, 80)) : h('span', {}, 'License not stated')],
     }),
     facts([
-      ['Parameters', count(report.weight_count)],
+      ['Parameters', count(report.weight_count), summary.active_weights && `${count(summary.active_weights)} active for a token`],
       ['Size', bytes(report.file_bytes), bytes(report.file_bytes) !== bytes(report.stored_bytes) && `${bytes(report.stored_bytes)} of tensors`],
       ['Memory to run', all.memory && report.weight_count > 0 ? bytes(all.memory.bytes) : null, all.memory && `with ${plural(all.memory.context, 'token')}`],
       ['Type', name(summary.file_type ?? summary.main_dtype ?? '–', 40), summary.bits_per_weight !== null && `${bits(summary.bits_per_weight)} bits`],

@@ -20,6 +20,9 @@ pub struct ModelSummary {
     /// The number of weights in a few characters, such as `8B` or `8x7B`: as the metadata state it,
     /// else rounded as llama.cpp does.
     pub size_label: Option<String>,
+    /// The number of weights that one token needs, of a mixture of experts: all but those of experts that the router does
+    /// not choose. `None` for other models.
+    pub active_weights: Option<u64>,
     /// The version of the container's format: 1 to 3 for GGUF.
     pub version: Option<u32>,
     /// The file type by its llama-quantize name, such as `Q4_K_M`. `None` if the metadata has none,
@@ -64,6 +67,7 @@ pub fn summarize(model: &Model) -> ModelSummary {
     ModelSummary {
         name: name.or_else(|| general::name_in_config(store)).map(str::to_owned),
         size_label: size_label(model, quantization.elements()),
+        active_weights: active_weights(model, quantization.elements()),
         version: store.version(),
         file_type: file_type(model),
         main_dtype: main_dtype(&quantization),
@@ -86,6 +90,17 @@ fn size_label(model: &Model, weights: u64) -> Option<String> {
         let resolution = model.resolution().ok().filter(|found| found.architecture.is_some());
         general::counted_size(model.store(), resolution, weights)
     })
+}
+
+fn active_weights(model: &Model, all: u64) -> Option<u64> {
+    let (config, resolution) = (model.config().ok()?, model.resolution().ok()?);
+    let (count, used) = (config.n_experts.value, config.experts.n_experts_used.as_ref()?.value);
+    let idle = count.checked_sub(used).filter(|idle| *idle > 0)?;
+    let experts = resolution.mapped.iter().filter(|of| of.canonical.contains(".ffn.experts."));
+    let stored = experts.flat_map(|of| &of.stored).filter_map(|name| model.stored_tensor(name).ok());
+    let elements = stored.map(|tensor| u128::from(tensor.elements())).sum::<u128>();
+    let idle = elements.checked_mul(idle.into())?.checked_div(count.into())?;
+    all.checked_sub(u64::try_from(idle).ok()?).filter(|active| *active < all)
 }
 
 /// The models that a model was made from: from GGUF's metadata, the configuration of an adapter, or

@@ -412,3 +412,24 @@ fn columns_of_long_rows() {
         }
     }
 }
+
+/// A mixture of 4 experts of which a token takes 2.
+#[test]
+fn weights_that_a_token_needs() {
+    let path = fixture("hf/mixtral-bf16").expect("the repository has it");
+    let model = Model::open(path).expect("a model");
+    let config = model.config().expect("a config");
+    let used = config.experts.n_experts_used.as_ref().expect("a number").value;
+    let all = model.quantization().elements();
+    let experts: u64 = model
+        .stored_tensors()
+        .filter(|tensor| tensor.name().contains(".experts."))
+        .map(|tensor| tensor.elements())
+        .sum();
+    let count = config.n_experts.value;
+    let idle = experts / u64::from(count) * u64::from(count - used);
+    assert!(idle > 0);
+    assert_eq!(ops::summarize(&model).active_weights, Some(all - idle));
+    let dense = Model::open(sample("sample-Q8_0.gguf")).expect("a model");
+    assert_eq!(ops::summarize(&dense).active_weights, None);
+}
