@@ -379,7 +379,7 @@ fn what_people_look_for_first() {
             "name": "Tales-1B", "version": null, "file_type": null, "main_dtype": "BF16",
             "bits_per_weight": 16.0, "context_length": null, "license": "apache-2.0",
             "chat_template": true, "size_label": null, "capabilities": ["completion"],
-            "base_models": []
+            "base_models": [], "active_weights": null
         })
     );
     let summary = json(&["inspect", GGUF, "--json"])["summary"].clone();
