@@ -144,6 +144,7 @@ class DiffReport(Report):
     different: list[dict[str, Any]]
     only_a: list[str]
     only_b: list[str]
+    config: list[dict[str, Any]]
     unread: list[dict[str, Any]]
     notes: list[str]
 
@@ -158,7 +159,8 @@ class DiffReport(Report):
         said = "equal" if self.is_equal else "different"
         others: dict[str, list[Any]] = {
             "different": self.different, "only in the first": self.only_a,
-            "only in the second": self.only_b, "not read": self.unread,
+            "only in the second": self.only_b, "values of the config": self.config,
+            "not read": self.unread,
         }
         counts = [f"{len(found)} {what}" for what, found in others.items() if found]
         return [f"{said}: {_tensors(self.compared)} compared", *counts]

@@ -14,6 +14,12 @@ pub(crate) const NEXT_TOKENS: &str =
 const FREQUENCIES: &str = "rotary frequencies, which are derived from the config";
 const POSITIONS: &str = "position numbers, counted from 0";
 
+const DERIVED_FACTORS: &str = "rotary factors that llama.cpp's converter derives from the config";
+const STATED_FACTORS: &str = "rotary factors that llama.cpp's converter takes from the config";
+
+/// Reasons of tensors that hold divisors of rotary frequencies.
+pub(super) const ROTARY: [&str; 2] = [DERIVED_FACTORS, STATED_FACTORS];
+
 /// Reasons of tensors that classes compute, whether they are stored or not.
 pub(super) const COMPUTED: [&str; 2] = [FREQUENCIES, POSITIONS];
 
@@ -133,9 +139,9 @@ pub(crate) fn tower(stored: &str) -> Option<&'static str> {
 /// Patterns of stored names, where `*` matches any text, and what such a tensor is.
 #[rustfmt::skip]
 static AUXILIARY: &[(&str, &str)] = &[
-    ("rope_freqs.weight",            "rotary factors that llama.cpp's converter derives from the config"),
-    ("*rope_factors_long.weight",    "rotary factors that llama.cpp's converter takes from the config"),
-    ("*rope_factors_short.weight",   "rotary factors that llama.cpp's converter takes from the config"),
+    ("rope_freqs.weight",            DERIVED_FACTORS),
+    ("*rope_factors_long.weight",    STATED_FACTORS),
+    ("*rope_factors_short.weight",   STATED_FACTORS),
     ("*.rotary_emb.inv_freq",        FREQUENCIES),
     ("mtp.*",                        NEXT_TOKENS),
     ("*embeddings.position_ids",     POSITIONS),

@@ -28,6 +28,7 @@ mod rule;
 mod runs;
 pub(crate) mod size;
 pub(crate) mod source;
+mod stated;
 mod structure;
 pub(crate) mod tensor;
 mod text_class;
@@ -65,4 +66,7 @@ pub(crate) use rule::{KeyedTensor, Rename};
 pub use rule::{NameRule, StoredForm};
 pub use runs::{Half, Projection};
 pub(crate) use runs::{RowLoops, RowSelection, RowSpan};
+#[cfg(feature = "write")]
+pub(crate) use stated::is_in_words_of_meta;
+pub(crate) use stated::{field_of, stated_document, unlike_fields};
 pub use transform::{Axes, Change, RowOrder, Transform};

@@ -81,6 +81,11 @@ impl Auxiliary {
         self.is_of_a_tower() || self.reason == auxiliary::NEXT_TOKENS
     }
 
+    /// Whether it holds divisors of rotary frequencies, which GGUF has instead of keys.
+    pub(crate) fn is_rotary(&self) -> bool {
+        auxiliary::ROTARY.contains(&self.reason)
+    }
+
     /// Whether it is left out of what is written, as the caller asks for or since it changes nothing.
     pub(crate) fn is_left_out(&self) -> bool {
         [auxiliary::LEFT_OUT, auxiliary::ZERO_BIAS].contains(&self.reason)
@@ -98,6 +103,11 @@ pub struct Undecoded {
 }
 
 impl Resolution {
+    /// Whether any layer has a dense feed-forward network.
+    pub(crate) fn has_network(&self) -> bool {
+        self.mapped.iter().any(|mapping| mapping.canonical.ends_with(".ffn.up.weight"))
+    }
+
     /// The facts about the tensor with this canonical name.
     pub(crate) fn canonical_tensor(&self, canonical: &str) -> Option<CanonicalTensor> {
         CanonicalTensor::of(canonical, self.architecture.map_or(&[], |row| row.canonical))

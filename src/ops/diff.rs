@@ -2,6 +2,7 @@
 
 mod beside;
 mod clipping;
+mod configs;
 mod error;
 mod report;
 
@@ -13,10 +14,12 @@ use crate::model::{EMBEDDING, Model, OUTPUT, Tensor};
 use crate::progress::{Callback, Meter, Watch};
 use crate::quant::{PAIR_LANES, pair_sums};
 use crate::setters::setters;
+use crate::store::Encoding;
 use crate::threads::Threads;
 
 pub use beside::differing_files;
 pub use clipping::{ClippedValue, Clipping};
+pub use configs::{ConfigDifference, StatedValue};
 pub use error::MeanError;
 pub use report::{
     DiffReport, DiffedModel, DiffedTensor, DifferentTensor, DifferentValues, UnreadTensor,
@@ -50,6 +53,8 @@ pub struct TensorPairs {
     pub only_a: Vec<Tensor>,
     /// Tensors that the first model lacks.
     pub only_b: Vec<Tensor>,
+    /// Values of the configs that change what the models compute, and differ.
+    pub config: Vec<ConfigDifference>,
     /// Notes on how names were matched.
     pub notes: Vec<String>,
 }
@@ -116,6 +121,8 @@ pub struct ModelDiff {
     pub only_a: Vec<Tensor>,
     /// Tensors that the first model lacks.
     pub only_b: Vec<Tensor>,
+    /// Values of the configs that change what the models compute, and differ.
+    pub config: Vec<ConfigDifference>,
     /// Notes on how names were matched.
     pub notes: Vec<String>,
 }
@@ -156,10 +163,11 @@ impl DiffOutcome {
 }
 
 impl ModelDiff {
-    /// Whether no tensor differs and none is missing. Tensors that could not be read
+    /// Whether no tensor differs, none is missing, and the configs compute the same. Tensors that could not be read
     /// ([`DiffOutcome::Unread`]) are ignored.
     pub fn is_equal(&self) -> bool {
-        self.only_a.is_empty()
+        self.config.is_empty()
+            && self.only_a.is_empty()
             && self.only_b.is_empty()
             && !self.tensors.iter().any(|tensor| tensor.outcome.is_difference())
     }
@@ -168,8 +176,9 @@ impl ModelDiff {
 impl TensorPairs {
     /// Pairs the tensors of two models by canonical name, and tensors without a canonical name by
     /// stored name. If the architecture of either model is unknown, all tensors are paired by
-    /// stored name. Of [auxiliary](crate::arch::Auxiliary) tensors, the weights are compared: those of vision and audio
-    /// models, projectors and layers that predict further tokens.
+    /// stored name. Of [auxiliary](crate::arch::Auxiliary) tensors, those are compared that change results: those of vision
+    /// and audio models, projectors and layers that predict further tokens, and the divisors of rotary frequencies that GGUF
+    /// stores. Those of a directory follow from its config, and are compared with the config.
     ///
     /// If one model stores its output matrix and the other ties it to the embedding, the output
     /// matrix is compared with that embedding, and a note says so.
@@ -218,6 +227,7 @@ impl TensorPairs {
             both: Vec::new(),
             only_a: Vec::new(),
             only_b: Vec::new(),
+            config: configs::differing_values(a, b),
             notes,
         };
         for a in tensors(a, canonical, &auxiliary)? {
@@ -238,6 +248,7 @@ impl TensorPairs {
         if canonical {
             pairs.add_parts(a, b)?;
         }
+        pairs.add_divisors(a, b)?;
         if pairs.both.is_empty() {
             let (path, other) = (a.path(), b.path());
             let fault = format!("no tensor name in common with {}", other.display());
@@ -278,6 +289,31 @@ impl TensorPairs {
         Ok(())
     }
 
+    /// Pairs the divisors of rotary frequencies of two GGUF files. A file without them has divisors of 1.
+    fn add_divisors(&mut self, a: &Model, b: &Model) -> Result<()> {
+        let of = |model: &Model| -> Result<Vec<Tensor>> {
+            let auxiliary = model.resolution()?.auxiliary.iter();
+            let rotary = auxiliary.filter(|tensor| tensor.is_rotary());
+            rotary.map(|tensor| model.stored_tensor(&tensor.stored)).collect()
+        };
+        if [a, b].iter().any(|model| model.encoding() != Encoding::Gguf) {
+            return Ok(());
+        }
+        let mut of_b = of(b)?;
+        for a in of(a)? {
+            let name = a.name().to_owned();
+            match of_b.iter().position(|b| b.name() == name) {
+                Some(at) => {
+                    self.both.push(TensorPair { name, a, b: of_b.remove(at), is_copy: false });
+                }
+                None if configs::are_ones(&a) => {}
+                None => self.only_a.push(a),
+            }
+        }
+        self.only_b.extend(of_b.into_iter().filter(|b| !configs::are_ones(b)));
+        Ok(())
+    }
+
     /// The embedding of a model that ties its output matrix to it; `None` unless `wanted` is that
     /// matrix.
     fn tied(&mut self, which: &str, model: &Model, wanted: &str) -> Option<Tensor> {
@@ -290,11 +326,12 @@ impl TensorPairs {
     }
 
     /// Keeps only the pairs of which `keep` accepts a tensor, and the unpaired tensors that it
-    /// accepts.
+    /// accepts. Drops the differences of the configs, which concern the models as a whole.
     pub fn retain(&mut self, keep: impl Fn(&Tensor) -> bool) {
         self.both.retain(|pair| keep(&pair.a) || keep(&pair.b));
         self.only_a.retain(&keep);
         self.only_b.retain(&keep);
+        self.config.clear();
     }
 
     /// Compares the values of each pair, in the order of [`Tensor::for_each_values`] and in
@@ -306,7 +343,7 @@ impl TensorPairs {
     /// Same as [`Tensor::for_each_values`], except `Unsupported`, which becomes an
     /// [outcome](DiffOutcome::Unread); `Cancelled` if the progress callback cancels.
     pub fn compare(self, options: &DiffOptions<'_>) -> Result<ModelDiff> {
-        let Self { a, b, both, only_a, only_b, notes } = self;
+        let Self { a, b, both, only_a, only_b, config, notes } = self;
         let tolerance = options.tolerance;
         let bytes = |pair: &TensorPair| pair.a.stored_bytes().saturating_add(pair.b.stored_bytes());
         let meter =
@@ -317,7 +354,7 @@ impl TensorPairs {
             Ok(TensorDiff { pair, outcome })
         };
         let tensors = options.threads.in_order(both.into_iter(), || (), compare)?;
-        Ok(ModelDiff { a, b, tolerance, tensors, only_a, only_b, notes })
+        Ok(ModelDiff { a, b, tolerance, tensors, only_a, only_b, config, notes })
     }
 }
 

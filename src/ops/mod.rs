@@ -57,9 +57,10 @@ pub use convert::{ConvertOptions, QuantizationRules, convert};
 pub use create::create;
 pub use dialect::{TranslatedTensors, tensors_of_rank};
 pub use diff::{
-    ClippedValue, Clipping, DiffOptions, DiffOutcome, DiffReport, DiffedModel, DiffedTensor,
-    DifferentTensor, DifferentValues, ElementDiff, MeanError, ModelDiff, TensorDiff, TensorPair,
-    TensorPairs, UnreadTensor, ValueDiff, WorstElement, diff, differing_files,
+    ClippedValue, Clipping, ConfigDifference, DiffOptions, DiffOutcome, DiffReport, DiffedModel,
+    DiffedTensor, DifferentTensor, DifferentValues, ElementDiff, MeanError, ModelDiff, StatedValue,
+    TensorDiff, TensorPair, TensorPairs, UnreadTensor, ValueDiff, WorstElement, diff,
+    differing_files,
 };
 #[cfg(feature = "write")]
 pub use extract::{ExtractedAdapter, adapter_in_gguf, extract_adapter};

@@ -4,12 +4,14 @@ use std::borrow::Cow;
 
 use super::pruned::PrunedLayers;
 use super::{card, config, general, key_types, modules, tokenizer};
-use crate::arch::config::nested_configs;
 use crate::arch::factor;
 use crate::arch::kept::{self, GENERATION, Kept};
 use crate::arch::source::KeyWriter;
 use crate::arch::tower::{Tower, TowerConfig};
-use crate::arch::{ConfigField, Dialect, Resolution, config_json, source_model, source_of_keys};
+use crate::arch::{
+    ConfigField, Dialect, Resolution, config_json, is_in_words_of_meta, source_model,
+    source_of_keys, unlike_fields,
+};
 use crate::container::gguf::write::model_keys;
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, Map};
@@ -332,11 +334,6 @@ fn documents(model: &Model) -> Result<Documents> {
     Ok(Documents { config: ConfigDocument::Made(config), others })
 }
 
-/// Whether a `config.json` has the words of Meta's `params.json`, which no class of transformers and mlx-lm reads.
-fn is_in_words_of_meta(stated: &Map<String, Json>) -> bool {
-    ["dim", "n_layers", "norm_eps"].iter().all(|key| stated.contains_key(key))
-}
-
 /// The `generation_config.json` that GGUF keys alone give.
 fn generation(store: &Store, config: &Map<String, Json>) -> Result<Map<String, Json>> {
     let mut generation = general::generation(store);
@@ -425,14 +422,7 @@ pub(crate) fn kept(
         kept.losses = unlike(model, gguf);
         return Ok(Some(kept).filter(|kept| !kept.losses.is_empty()));
     };
-    let mut configs = nested_configs(root).into_iter().filter_map(|(_, json)| json.as_object());
-    let Some(mut stated) = configs.next().cloned() else { return Ok(None) };
-    let mut is_inner = false;
-    for (key, value) in configs.inspect(|_| is_inner = true).flatten() {
-        if key.ends_with("_token_id") || key == "tie_word_embeddings" {
-            stated.entry(key).or_insert_with(|| value.clone());
-        }
-    }
+    let Some((mut stated, is_inner)) = kept::text_of(root) else { return Ok(None) };
     // The keys of GGUF say it in full.
     if is_in_words_of_meta(&stated) {
         return Ok(None);
@@ -477,62 +467,17 @@ pub(crate) fn kept(
 /// same model in GGUF.
 fn unlike(model: &Model, gguf: &Model) -> Vec<String> {
     let (Ok(own), Ok(given)) = (model.config(), gguf.config()) else { return Vec::new() };
-    // A model without attention has heads in name only.
-    let attends = given.n_kv_heads.source != given.n_heads.source;
-    let routes = given.n_experts.value > 0;
-    // Of experts alone, GGUF has the width in another key too.
-    let is_network = |name: &str| name.ends_with(".ffn.up.weight");
-    let has_network = gguf
-        .resolution()
-        .is_ok_and(|found| found.mapped.iter().any(|one| is_network(&one.canonical)));
-    let has_windows = own.has_windows();
-    // The quotient of the two is what counts.
-    let scaling = &own.rope_scaling;
-    let multipliers = [&scaling.mscale, &scaling.mscale_all_dim];
-    let [one, all] = multipliers.map(|field| field.as_ref().map(|field| field.value));
-    let given = given.fields();
-    let other = |name: &str| given.iter().find(|field| field.name == name);
-    // The factors of rotary embeddings may be a tensor in GGUF.
-    let in_tensor = other("rope_scaling_kind").is_some_and(|kind| kind.value == "tensor");
-    let own = own.fields().into_iter().filter(|field| {
-        let of_attention = ["n_kv_heads", "kv_dim"].contains(&field.name);
-        let of_scaling = field.name.starts_with("rope_scaling_");
-        field.group != "encoder"
-            && !(of_scaling && in_tensor)
-            && !(of_scaling && field.name.contains("mscale") && one == all)
-            && !NAMED.contains(&field.name)
-            && (attends || !of_attention)
-            && (has_network || !field.name.starts_with("ffn_dim"))
-            // The tensors say which layers have attention, state spaces or experts.
-            && (routes || field.group != "experts" && field.name != "n_experts")
-            && (field.name != "layers" || has_windows)
-    });
-    let loss = |own: ConfigField<'_>| {
-        let given = other(own.name).map(|given| &given.value);
+    let has_network = gguf.resolution().is_ok_and(Resolution::has_network);
+    let found = unlike_fields(own, given, has_network).into_iter();
+    let loss = |(own, given): (ConfigField<'_>, Option<ConfigField<'_>>)| {
         let document = own.source.document_name();
-        let lost = match given {
-            Some(given) => !kept::same(given, &own.value),
-            None => document.is_some(),
-        };
-        let given = given.map_or_else(|| "not stated".to_owned(), Json::to_string);
+        let lost = given.is_some() || document.is_some();
+        let given = given.map_or_else(|| "not stated".to_owned(), |given| given.value.to_string());
         let document = document.unwrap_or(ConfigDocument::NAME);
         lost.then(|| format!("{}: {} in {document}, {given} in GGUF", own.name, own.value))
     };
-    own.filter_map(loss).collect()
+    found.filter_map(loss).collect()
 }
-
-/// Fields that name a model, or say how long its texts are, and those that tensors or others determine.
-const NAMED: &[&str] = &[
-    "architecture",
-    "family",
-    "max_seq_len",
-    // GGUF states it of layers that are stored.
-    "n_next_token_layers",
-    "rope_partial_factor",
-    "rope_sections",
-    "ssm_head_dim",
-    "type_vocab_size",
-];
 
 /// Like [`hf_documents`], for an MLX directory. `config.json` also has the keys that mlx-lm requires
 /// or reads under other names. mlx-lm supports the text models of Qwen 3.5 and Gemma 3n only as

@@ -47,10 +47,12 @@ pub(crate) fn run(args: &args::Diff) -> Done {
     let (a, b) = (open(&args.a)?, open(&args.b)?);
     let mut pairs = TensorPairs::new(&a, &b)?;
     let filter = Filter::new(args.filter.as_deref());
-    pairs.retain(|view| {
-        let mut stored = view.stored_names();
-        stored.any(|stored| filter.passes(&stored.spelling(), Some(view.name())))
-    });
+    if args.filter.is_some() {
+        pairs.retain(|view| {
+            let mut stored = view.stored_names();
+            stored.any(|stored| filter.passes(&stored.spelling(), Some(view.name())))
+        });
+    }
     if pairs.both.iter().any(|pair| Some(&pair.name) == args.filter.as_ref()) {
         pairs.both.retain(|pair| Some(&pair.name) == args.filter.as_ref());
         (pairs.only_a, pairs.only_b) = (Vec::new(), Vec::new());
@@ -101,12 +103,17 @@ fn write_text(
         writeln!(out, "{letter} {bold}{path}{bold:#}: {}", model.container())?;
     }
     out.paragraph(&summary(report), 2)?;
-    if let Some(line) = differing_metadata(a, b).filter(|_| diff.is_equal()) {
+    let has_same_tensors =
+        report.different.is_empty() && report.only_a.is_empty() && report.only_b.is_empty();
+    if let Some(line) = differing_metadata(a, b).filter(|_| has_same_tensors) {
         out.paragraph(&line, 0)?;
     }
     if !files.is_empty() {
         let line = format!("the files beside the weights differ: {}", files.join(", "));
         out.paragraph(&line, 0)?;
+    }
+    for difference in report.config {
+        out.paragraph(&difference.to_string(), 2)?;
     }
     if let Some(worst) = worst(diff) {
         writeln!(out, "{worst}")?;
@@ -192,6 +199,11 @@ fn summary(report: &DiffReport<'_>) -> String {
     };
     if !report.unread.is_empty() {
         line += &format!(", {} not compared", report.unread.len());
+    }
+    match report.config.len() {
+        0 => {}
+        1 => line += ", 1 value of the config differs",
+        number => line += &format!(", {number} values of the config differ"),
     }
     match report.relative_rms {
         Some(error) if error > 0.0 || !report.different.is_empty() => {

@@ -110,9 +110,14 @@ pub(super) fn group(key: &str) -> &str {
     GROUPS.iter().find(|(_, keys)| keys.contains(&key)).map_or(key, |(name, _)| name)
 }
 
+/// The keys of the group with this name; `None` for a key.
+pub(super) fn keys_of_group(name: &str) -> Option<&'static [&'static str]> {
+    GROUPS.iter().find(|(group, _)| *group == name).map(|(_, keys)| *keys)
+}
+
 /// Whether this is the name of a group of keys, and not a key.
 pub(super) fn is_group(name: &str) -> bool {
-    GROUPS.iter().any(|(group, _)| *group == name)
+    keys_of_group(name).is_some()
 }
 
 /// A value, or the count of each layer if all layers have the same.

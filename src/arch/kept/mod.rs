@@ -9,10 +9,11 @@ mod meaning;
 use std::collections::BTreeMap;
 
 pub(crate) use super::config::KEPT_CONFIG as CONFIG;
-use super::config::{KEYS, KeptDocument, paths};
+use super::config::{KEYS, KeptDocument, nested_configs, paths};
 use super::resolution::Resolution;
 use super::source::SourceModel;
 use super::{LayerKind, config_json, family};
+use crate::engines::transformers;
 use crate::error::{ErrorKind, Result};
 use crate::json::{Json, Map, json};
 use crate::metadata::{KeyValues, Metadata, Value};
@@ -412,9 +413,6 @@ fn losses(
     wanted: &BTreeMap<String, Json>,
     given: &BTreeMap<String, Json>,
 ) -> Vec<String> {
-    let model_type = stated.get("model_type").and_then(Json::as_str).unwrap_or_default();
-    let class = defaults(model_type);
-    let effect = |name: &str, value| effect(model_type, name, value);
     let mut losses = Vec::new();
     // The bounds of YaRN are the same for all models: llama.cpp rounds them.
     let rope = |map: &BTreeMap<String, Json>| map.get(meaning::group("rope_theta")).cloned();
@@ -424,21 +422,122 @@ fn losses(
             "bounds of YaRN: not rounded (truncate is false), but rounded by llama.cpp".to_owned(),
         );
     }
-    for (name, value) in wanted.iter().filter(|(name, _)| !is_unused(stated, name)) {
-        let of_class = class.as_ref().is_some_and(|class| class.contains_key(name));
-        let other = given.get(name).unwrap_or(&Json::Null);
-        let of_shapes = OF_SHAPES.contains(&name.as_str());
-        // A width that is stated is compared; state spaces state none.
-        let counts =
-            if is_group(name) { !of_shapes || !value.is_null() } else { of_class && !of_shapes };
-        let (value, other) = (effect(name, value), effect(name, other));
+    for (name, value, other) in differing(stated, wanted, given) {
         let (value, other) = (&without_bounds(value), &without_bounds(other));
-        if counts && !same(value, other) {
+        if !same(value, other) {
             let (value, other) = (words(&unlike(value, other)), words(&unlike(other, value)));
             losses.push(format!("{name}: {value} in config.json, {other} in GGUF"));
         }
     }
     losses
+}
+
+/// The groups of keys that mean something else in another document, of those that the class of the first one computes
+/// with, each with both values.
+fn differing<'m>(
+    stated: &Map<String, Json>,
+    wanted: &'m BTreeMap<String, Json>,
+    given: &'m BTreeMap<String, Json>,
+) -> Vec<(&'m str, &'m Json, &'m Json)> {
+    let model_type = stated.get("model_type").and_then(Json::as_str).unwrap_or_default();
+    let class = defaults(model_type);
+    let wanted = wanted.iter().filter(|(name, _)| !is_unused(stated, name));
+    let differing = wanted.filter_map(|(name, value)| {
+        let of_class = class.as_ref().is_some_and(|class| class.contains_key(name));
+        let of_shapes = OF_SHAPES.contains(&name.as_str());
+        // A width that is stated is compared; state spaces state none.
+        let counts =
+            if is_group(name) { !of_shapes || !value.is_null() } else { of_class && !of_shapes };
+        let value = effect(model_type, name, value);
+        let other = effect(model_type, name, given.get(name).unwrap_or(&Json::Null));
+        (counts && !same(value, other)).then_some((name.as_str(), value, other))
+    });
+    differing.collect()
+}
+
+/// A value that two documents state differently: its key, or the name of a group of keys, and what each means.
+pub(crate) type Unlike = (String, Json, Json);
+
+/// The values that mean something else in another document, key by key within objects. `None` if transformers has no
+/// class for the first, so that only the meaning of few keys is known.
+pub(crate) fn unlike_values(
+    stated: &Map<String, Json>,
+    other: &Map<String, Json>,
+    layers: u32,
+) -> Option<Vec<Unlike>> {
+    transformers::class(stated.get("model_type")?.as_str()?)?;
+    let meaning = |document: &Map<String, Json>| {
+        let mut meaning = meaning(document, layers);
+        let rope = meaning.get_mut(meaning::group("rope_theta"));
+        rope.into_iter().for_each(drop_scaling_by_one);
+        meaning
+    };
+    let (own, others) = (meaning(stated), meaning(other));
+    let mut found = Vec::new();
+    for (name, value, other) in differing(stated, &own, &others) {
+        add_unlike(name, value, other, &mut found);
+    }
+    Some(found)
+}
+
+/// Removes a scaling of rotary embeddings by 1, which mlx-lm's classes require where there is none.
+fn drop_scaling_by_one(rope: &mut Json) {
+    let Json::Object(rope) = rope else { return };
+    rope.values_mut().filter(|value| value.is_object()).for_each(drop_scaling_by_one);
+    let is_one = |key: &str| rope.get(key).map(|value| value.as_f64() == Some(1.0));
+    let scales = matches!(rope.get("rope_type").and_then(Json::as_str), Some("linear" | "yarn"));
+    if scales && is_one("factor") == Some(true) && is_one("attention_factor") != Some(false) {
+        rope.retain(|key, _| ["rope_theta", "partial_rotary_factor"].contains(&key.as_str()));
+    }
+}
+
+/// Adds a value, or the keys within it, that differ.
+fn add_unlike(name: &str, value: &Json, other: &Json, found: &mut Vec<Unlike>) {
+    let (Json::Object(own), Json::Object(others)) = (value, other) else {
+        found.push((name.to_owned(), value.clone(), other.clone()));
+        return;
+    };
+    let more = others.keys().filter(|key| !own.contains_key(key));
+    for key in own.keys().chain(more) {
+        let of = |map: &Map<String, Json>| map.get(key).cloned().unwrap_or(Json::Null);
+        let (value, other) = (of(own), of(others));
+        if !same(&value, &other) {
+            let path = if is_group(name) { key.clone() } else { format!("{name}.{key}") };
+            add_unlike(&path, &value, &other, found);
+        }
+    }
+}
+
+/// The keys that state a value together: those of a group, or the one of this name.
+pub(crate) fn keys_of(name: &str) -> Vec<&str> {
+    meaning::keys_of_group(name).map_or_else(|| vec![name], <[_]>::to_vec)
+}
+
+/// The config of a language model in a `config.json`, with the ids of tokens that the documents around it state, and
+/// whether it is within another.
+pub(crate) fn text_of(document: &Json) -> Option<(Map<String, Json>, bool)> {
+    let mut configs = nested_configs(document).into_iter().filter_map(|(_, json)| json.as_object());
+    let mut stated = configs.next().cloned()?;
+    let mut is_inner = false;
+    for (key, value) in configs.inspect(|_| is_inner = true).flatten() {
+        if key.ends_with("_token_id") || key == "tie_word_embeddings" {
+            stated.entry(key).or_insert_with(|| value.clone());
+        }
+    }
+    Some((stated, is_inner))
+}
+
+/// The `config.json` that a model's keys give, with what a GGUF file keeps. `None` if there are no rules for it.
+///
+/// # Errors
+///
+/// Same as [`of_file`].
+pub(crate) fn given(keys: &SourceModel<'_>) -> Result<Option<Map<String, Json>>> {
+    let found = kept_and_derived(keys)?;
+    Ok(found.map(|(kept, mut document)| {
+        kept.restore(&mut document);
+        document
+    }))
 }
 
 /// The keys of an object that another one does not have with the same value; other values as they are.
@@ -452,7 +551,7 @@ fn unlike(value: &Json, other: &Json) -> Json {
 }
 
 /// A value in words, in at most 60 characters.
-fn words(value: &Json) -> String {
+pub(crate) fn words(value: &Json) -> String {
     const LONGEST: usize = 60;
     let text = spelled(value);
     match text.char_indices().nth(LONGEST) {

@@ -1,6 +1,6 @@
 //! The serializable report of a diff.
 
-use super::{DiffOutcome, ModelDiff, TensorDiff, ValueDiff};
+use super::{ConfigDifference, DiffOutcome, ModelDiff, TensorDiff, ValueDiff};
 use crate::bytes::Text;
 use crate::error::Error;
 use crate::model::{Model, Tensor};
@@ -32,6 +32,8 @@ pub struct DiffReport<'d> {
     pub only_a: Vec<&'d str>,
     /// Names that the first model lacks.
     pub only_b: Vec<&'d str>,
+    /// Values of the configs that change what the models compute, and differ.
+    pub config: &'d [ConfigDifference],
     /// Tensors whose values cannot be read.
     pub unread: Vec<UnreadTensor<'d>>,
     /// Notes on how names were matched.
@@ -156,6 +158,7 @@ impl ModelDiff {
             different: differing.map(DifferentTensor::new).collect(),
             only_a: self.only_a.iter().map(Tensor::name).collect(),
             only_b: self.only_b.iter().map(Tensor::name).collect(),
+            config: &self.config,
             unread,
             notes: &self.notes,
         }

@@ -7,6 +7,7 @@ mod convert_names;
 mod create;
 mod dialect;
 mod diff;
+mod diff_config;
 mod inspect;
 mod left_out;
 mod merging;

@@ -404,7 +404,7 @@ fn reports_serialize() {
     let diff = ops::diff(&model, &model, &DiffOptions::new()).expect("a comparison");
     assert_eq!(
         keys(json(serde_json::to_value(diff.report()))),
-        "a b tolerance compared identical relative_rms matrices different only_a only_b unread notes"
+        "a b tolerance compared identical relative_rms matrices different only_a only_b config unread notes"
     );
     let provider = WeightProvider::new(model, Cpu).expect("names");
     let loaded = ops::load(&provider, |_| true, &LoadOptions::new()).expect("a report");

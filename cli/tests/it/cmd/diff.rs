@@ -213,6 +213,7 @@ fn every_kind_of_difference() {
       "only_b": [
         "new"
       ],
+      "config": [],
       "unread": [
         {
           "name": "c",
