@@ -55,8 +55,6 @@ pub enum AdvisedOption {
     AllowRequantize,
     /// Write a model that the reader of its container does not load.
     AllowUnloadable,
-    /// Convert an adapter to GGUF.
-    ConvertAdapter,
     /// Plan what would be written.
     DryRun,
     /// Find all values that are not finite, or quantize them.
@@ -96,7 +94,6 @@ impl AdvisedOption {
             Self::AllowNonfinite => "WriteOptions::allow_nonfinite",
             Self::AllowRequantize | Self::RequantizeFirst => "LlamaOptions::allow_requantize",
             Self::AllowUnloadable => "ConvertOptions::allow_unloadable",
-            Self::ConvertAdapter => "ops::adapter_in_gguf",
             Self::DryRun => "WritePlan::report_at",
             Self::FindNonfinite => {
                 "VerifyOptions::deep finds all such values; WriteOptions::allow_nonfinite"

@@ -141,7 +141,6 @@ fn spelled(option: AdvisedOption) -> &'static str {
         AdvisedOption::AllowIncomplete | AdvisedOption::AllowUnloadable => "--allow-incomplete",
         AdvisedOption::AllowNonfinite => "--allow-nonfinite",
         AdvisedOption::AllowRequantize => "--allow-requantize",
-        AdvisedOption::ConvertAdapter => "`weighbridge convert ADAPTER DST.gguf --base MODEL`",
         AdvisedOption::DryRun => "`bench` times loading; --dry-run",
         AdvisedOption::FindNonfinite => {
             "`weighbridge verify FILE --deep` finds all such values; --allow-nonfinite"

@@ -6,8 +6,9 @@ use super::QuantType;
 use super::go_template::GoTemplate;
 use super::layers::{NewLayers, gguf_role};
 use super::modelfile::{Instruction, Modelfile};
+use crate::adapter::Adapter;
 use crate::container::OLLAMA;
-use crate::error::{AdvisedOption, Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::model::Model;
 use crate::recipe::FileType;
 use crate::store::Encoding;
@@ -136,7 +137,8 @@ impl CreateOptions {
         Ok(self)
     }
 
-    /// Adds an adapter or a projector in a GGUF file.
+    /// Adds an adapter or a projector: a GGUF file, or an adapter of PEFT or mlx-lm, which is converted to GGUF for the
+    /// model.
     ///
     /// # Errors
     ///
@@ -145,14 +147,13 @@ impl CreateOptions {
         let path = path.as_ref();
         let model = Model::open(path)?;
         if model.encoding() != Encoding::Gguf {
-            let fault = "Ollama takes adapters and projectors in GGUF";
-            let error = Error::unsupported(fault).in_file(path);
-            return Err(match model.read_document("adapter_config.json")? {
-                Some(_) => {
-                    error.advise_option("{} writes it as GGUF", AdvisedOption::ConvertAdapter)
-                }
-                None => error,
-            });
+            let adapter = Adapter::of(&model)?.filter(|adapter| !adapter.is_empty());
+            let neither = || {
+                let fault = "neither an adapter, in GGUF or a folder of PEFT or mlx-lm, nor a projector in GGUF";
+                Error::unsupported(fault).in_file(path)
+            };
+            self.layers.adapters.push(adapter.ok_or_else(neither)?);
+            return Ok(self);
         }
         if gguf_role(model.metadata()) == "model" {
             let fault = "neither an adapter nor a projector: a whole model";

@@ -11,6 +11,7 @@ use super::go_template::GoTemplate;
 use super::parameters::Parameters;
 use super::prompt::{PromptFormat, message_layer, stop_words};
 use super::show::base_config;
+use crate::adapter::Adapter;
 use crate::bytes::Access;
 use crate::container::gguf::write::model_keys;
 use crate::container::ollama::{ConfigBlob, ConfigSettings, DraftEntry, OLLAMA, write};
@@ -33,8 +34,10 @@ pub(crate) struct NewLayers {
     pub(crate) parameters: Parameters,
     /// Roles and texts.
     pub(crate) messages: Vec<(String, String)>,
-    /// Projectors and adapters.
+    /// Projectors and adapters in GGUF.
     pub(crate) files: Vec<Model>,
+    /// Adapters in other containers, which are converted to GGUF.
+    pub(crate) adapters: Vec<Adapter>,
     pub(crate) draft: Option<Model>,
     pub(crate) draft_quantization: Option<QuantType>,
 }
@@ -48,6 +51,7 @@ impl NewLayers {
             && self.parameters.is_empty()
             && self.messages.is_empty()
             && self.files.is_empty()
+            && self.adapters.is_empty()
             && self.draft.is_none()
     }
 

@@ -1,5 +1,6 @@
 //! Models of tensor blobs: how each tensor is written, and the documents, layers and config of the model.
 
+use crate::adapter::Adapter;
 use crate::json::{Json, Map};
 
 use super::layers::{NewLayers, dropped_prompt, stored_layers};
@@ -142,7 +143,8 @@ impl BlobModel<'_> {
         let mut documents = std::mem::take(&mut self.documents);
         documents.sort_by(|a, b| a.name.cmp(&b.name));
         documents.into_iter().for_each(|document| builder.push_document(document));
-        if let Some(file) = new.files.first() {
+        let adapters = new.adapters.iter().map(Adapter::model);
+        if let Some(file) = new.files.iter().chain(adapters).next() {
             let fault = "Ollama runs adapters and projectors with GGUF models only";
             return Err(Error::unsupported(fault)
                 .in_file(file.path())

@@ -1,6 +1,7 @@
 //! The `create` verb: models in Ollama's store.
 
 use super::convert::{ConvertOptions, QuantizationRules, with_layers};
+use super::extract::adapter_in_gguf;
 use super::judge::judged;
 use super::quantize;
 use crate::container::OLLAMA;
@@ -19,7 +20,8 @@ use crate::write::WritePlan;
 /// # Errors
 ///
 /// Same as [`convert`](super::convert); `Unsupported` for a GGUF file that Ollama does not read,
-/// and for an adapter or projector of a model of tensor blobs.
+/// and for an adapter or projector of a model of tensor blobs; same as [`adapter_in_gguf`](super::adapter_in_gguf) for an
+/// adapter that is not in GGUF.
 pub fn create(model: &Model, options: CreateOptions) -> Result<WritePlan> {
     if let Some(file_type) = options.file_type {
         let llama = LlamaOptions::new(file_type);
@@ -31,6 +33,7 @@ pub fn create(model: &Model, options: CreateOptions) -> Result<WritePlan> {
         })?;
         let builder = ollama::made_blob(model, made, &options.layers);
         let mut plan = judged(builder.map_err(|error| error.in_file(model.path()))?, model, false)?;
+        attach(&mut plan, model, &options.layers)?;
         plan.notes.extend(options.ignored);
         return Ok(plan);
     }
@@ -39,6 +42,15 @@ pub fn create(model: &Model, options: CreateOptions) -> Result<WritePlan> {
         convert = convert.quantize(QuantizationRules::Ollama(quantization));
     }
     let mut plan = with_layers(model, &convert, &options.layers)?;
+    attach(&mut plan, model, &options.layers)?;
     plan.notes.extend(options.ignored);
     Ok(plan)
+}
+
+/// Adds the adapters that are not in GGUF, converted for the model.
+fn attach(plan: &mut WritePlan, model: &Model, layers: &ollama::NewLayers) -> Result<()> {
+    for adapter in &layers.adapters {
+        plan.attach("adapter", adapter_in_gguf(adapter, model, None)?);
+    }
+    Ok(())
 }

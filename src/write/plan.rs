@@ -97,6 +97,16 @@ impl WritePlan {
         self
     }
 
+    /// Adds the files of another plan after the first one, with this role.
+    pub(crate) fn attach(&mut self, role: &str, part: Self) {
+        let after = self.files.len().min(1);
+        let files = part.files.into_iter().map(|file| OutFile { role: role.to_owned(), ..file });
+        self.files.splice(after..after, files);
+        self.notes.extend(part.notes);
+        self.sources.extend(part.sources);
+        self.elsewhere.extend(part.elsewhere);
+    }
+
     /// All bytes before the first tensor, if every tensor keeps its position in the only file of
     /// `store`; otherwise `None`.
     pub(crate) fn header_in_place(&self, store: &Store) -> Option<Vec<u8>> {

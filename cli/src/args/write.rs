@@ -610,7 +610,7 @@ pub(crate) struct Create {
     /// Message that conversations begin with; ROLE is system, user or assistant
     #[arg(hide_short_help = true, long, value_name = "ROLE=TEXT", value_parser = role_and_text)]
     pub(crate) message: Vec<(String, String)>,
-    /// LoRA adapter in a GGUF file
+    /// LoRA adapter: a GGUF file, or a directory of PEFT or mlx-lm, which becomes one
     #[arg(long, value_name = "FILE")]
     pub(crate) adapter: Vec<PathBuf>,
     /// Projector (mmproj) in a GGUF file

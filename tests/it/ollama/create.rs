@@ -13,7 +13,7 @@ use weighbridge::ops::{self, ConvertOptions, CreateOptions};
 use weighbridge::{DType, Model, Part, WriteOptions, container};
 
 use crate::ollama_store::Store;
-use crate::support::{Gguf, Kv, Safetensors, f32s, fixture, folder, put, sample, told};
+use crate::support::{Gguf, Kv, Safetensors, copy_of, f32s, fixture, folder, put, sample, told};
 
 const HF: &str = "assets/sample/hf";
 
@@ -675,12 +675,47 @@ fn wrong_settings_are_refused() {
         )
     };
     insta::assert_snapshot!(modelfile(&format!("FROM {HF}\nFROM assets/sample/mlx-4bit\n")), @"Mismatch: assets/sample/mlx-4bit: FROM names two models; the first is assets/sample/hf");
-    insta::assert_snapshot!(modelfile(&format!("FROM {HF}\nADAPTER {HF}\n")), @"Unsupported: assets/sample/hf: Ollama takes adapters and projectors in GGUF");
-    let adapter = "tests/fixtures/lora/llama/adapter";
-    insta::assert_snapshot!(modelfile(&format!("FROM {HF}\nADAPTER {adapter}\n")), @"
-        Unsupported: tests/fixtures/lora/llama/adapter: Ollama takes adapters and projectors in GGUF
-        help: ops::adapter_in_gguf writes it as GGUF
-        ");
+    insta::assert_snapshot!(modelfile(&format!("FROM {HF}\nADAPTER {HF}\n")), @"Unsupported: assets/sample/hf: neither an adapter, in GGUF or a folder of PEFT or mlx-lm, nor a projector in GGUF");
+}
+
+/// Ollama's `create` converts adapters of PEFT to GGUF, and so does this one.
+#[test]
+fn adapters_of_peft_become_gguf() {
+    let base = Model::open("tests/fixtures/lora/llama/base").unwrap();
+    // llama.cpp has one alpha for all tensors.
+    let tuned = copy_of(fixture("lora/llama/adapter").unwrap());
+    let text = std::fs::read(tuned.path().join("adapter_config.json")).unwrap();
+    let mut config: Value = serde_json::from_slice(&text).unwrap();
+    config["alpha_pattern"] = serde_json::json!({});
+    put(tuned.path(), "adapter_config.json", config.to_string());
+    let tuned = tuned.path();
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let plan = ops::convert(&base, &ConvertOptions::new(&container::GGUF)).unwrap();
+    plan.run(&at("base.gguf"), &WriteOptions::new()).unwrap();
+    let adapter = weighbridge::adapter::Adapter::open(tuned).unwrap();
+    let plan = ops::adapter_in_gguf(&adapter, &base, None).unwrap();
+    plan.run(&at("lora.gguf"), &WriteOptions::new()).unwrap();
+    let expected = std::fs::read(at("lora.gguf")).unwrap();
+
+    let file = format!("FROM base.gguf\nADAPTER {}\n", tuned.display());
+    let file = Modelfile::parse(file.as_bytes()).unwrap();
+    let (model, options) = CreateOptions::new().modelfile(&file, folder.path(), None).unwrap();
+    let place = created(&folder, "tuned", &model, options);
+    let layers = Layers::read(&place);
+    assert_eq!(layers.kinds(), "model adapter v1+json");
+    let found = layers.0.iter().find(|layer| layer.0 == "adapter").unwrap();
+    assert_eq!(found.2, expected);
+    // A directory becomes GGUF if a type of GGUF is asked for, and tensor blobs otherwise.
+    let options = || CreateOptions::new().file(tuned).unwrap();
+    let f16 = Some(weighbridge::recipe::FileType::F16);
+    let place = created(&folder, "f16", &base, options().file_type(f16));
+    let layers = Layers::read(&place);
+    assert_eq!(layers.kinds(), "model adapter v1+json");
+    let found = layers.0.iter().find(|layer| layer.0 == "adapter").unwrap();
+    assert_eq!(found.2, expected);
+    let blobs = told(&ops::create(&base, options()).unwrap_err());
+    assert!(blobs.contains("with GGUF models only"), "{blobs}");
 }
 
 /// The capabilities that Ollama's server derives when it runs a model.
