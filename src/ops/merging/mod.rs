@@ -6,6 +6,7 @@
 mod arithmetic;
 mod files;
 mod keep;
+mod lacking;
 mod layers;
 mod methods;
 mod modules;
@@ -37,6 +38,7 @@ use crate::translate;
 
 use arithmetic::{Input, Merge};
 use files::{MergedFile, MergedFiles, MergedTensor};
+use lacking::Lacking;
 use layers::{Layers, in_layer, place_of};
 pub use methods::MergeMethod;
 use modules::MergedModules;
@@ -275,22 +277,13 @@ fn check_names(sources: &[SourceTensors], main: usize) -> Result<()> {
     let Some(listed) = sources.get(main) else { return Ok(()) };
     let names: HashSet<&str> = listed.tensors.iter().map(Tensor::name).collect();
     for source in sources {
-        let other = source.tensors.iter().find(|tensor| !names.contains(tensor.name()));
-        if let Some(other) = other {
-            let fault =
-                format!("{} has no such tensor, which another model has", listed.path.display());
-            let error = Error::mismatch(fault).in_tensor(other.name()).in_file(&source.path);
-            return Err(error.advise(without(other.name())));
+        let of_source = source.tensors.iter().map(Tensor::name);
+        let lacking: Vec<&str> = of_source.filter(|name| !names.contains(name)).collect();
+        if !lacking.is_empty() {
+            return Err(listed.lacks(source, &lacking));
         }
     }
     Ok(())
-}
-
-/// What to do about a tensor that only some models have.
-fn without(name: &str) -> String {
-    format!(
-        "if that model works without it, merge a copy that lacks it: convert MODEL OUT --to safetensors --leave-out '{name}'"
-    )
 }
 
 /// A note for each model whose config computes otherwise than that of the model `main`, which is kept.
@@ -370,6 +363,8 @@ struct SourceTensors {
     roles: HashMap<String, Vec<String>>,
     /// Tensors that are no weights, such as rotary frequencies.
     unneeded: Vec<String>,
+    /// Whether tensors are missing that the architecture requires.
+    is_incomplete: bool,
 }
 
 impl SourceTensors {
@@ -405,7 +400,8 @@ impl SourceTensors {
         let unneeded = unneeded.collect();
         let architecture = resolution.architecture.map(|row| row.name);
         let path = model.path().to_path_buf();
-        Ok(Self { of_tokens, path, architecture, tensors, roles, unneeded })
+        let is_incomplete = !resolution.missing.is_empty();
+        Ok(Self { of_tokens, path, architecture, tensors, roles, unneeded, is_incomplete })
     }
 
     /// The names of the tensors, with the canonical tensors that each holds.
@@ -416,6 +412,14 @@ impl SourceTensors {
 
     fn find(&self, name: &str) -> Option<&Tensor> {
         self.tensors.iter().find(|tensor| tensor.name() == name)
+    }
+
+    /// The fault that it lacks tensors of another model.
+    fn lacks(&self, other: &Self, names: &[&str]) -> Error {
+        let is_extra = |name: &&str| !other.roles.contains_key(*name);
+        let extra: Vec<&str> = names.iter().copied().filter(is_extra).collect();
+        let (without, with, extra) = (self.path.as_path(), other.path.as_path(), &extra[..]);
+        Lacking { without, is_incomplete: self.is_incomplete, with, names, extra }.error()
     }
 }
 
@@ -622,9 +626,7 @@ impl Plan<'_> {
         let source = self.sources.get(number);
         let source = source.ok_or_else(|| Error::mismatch("no such model in the recipe"))?;
         let here = |error: Error| error.in_tensor(name).in_file(&source.path);
-        let missing = "the model has no such tensor, which another one to be merged has";
-        let missing = || here(Error::mismatch(missing).advise(without(name)));
-        let tensor = source.find(name).ok_or_else(missing)?.clone();
+        let tensor = source.find(name).ok_or_else(|| self.lacking(source, name))?.clone();
         let of_tokens = source.of_tokens.contains(name);
         let mut found = tensor.shape().to_vec();
         let mut rows = None;
@@ -643,6 +645,17 @@ impl Plan<'_> {
             return Err(if of_tokens { fault.advise(advice) } else { fault });
         }
         Ok((tensor, rows))
+    }
+
+    /// The fault of a model that lacks this tensor, and maybe those of other layers.
+    fn lacking(&self, source: &SourceTensors, name: &str) -> Error {
+        let kind = lacking::pattern(name);
+        let is_alike =
+            |other: &&str| lacking::pattern(other) == kind && source.find(other).is_none();
+        let listed = self.listed().iter().map(Tensor::name).filter(|other| *other != name);
+        let names: Vec<&str> = std::iter::once(name).chain(listed.filter(is_alike)).collect();
+        let other = self.sources.get(self.main).unwrap_or(source);
+        source.lacks(other, &names)
     }
 }
 

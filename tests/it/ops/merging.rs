@@ -723,3 +723,26 @@ fn older_and_newer_names_are_joined() -> Result<()> {
     assert!(advice.unwrap().contains("--leave-out 'model.layers.0.extra.weight'"));
     Ok(())
 }
+
+/// Tensors that a model needs cannot be left out of the others.
+#[test]
+fn an_incomplete_model_is_named() {
+    let lacks = |name: &str| name.ends_with(".post_attention_layernorm.weight");
+    let part = crate::public_reports::rebuilt(|name, shape, bytes| match lacks(name) {
+        true => Vec::new(),
+        false => vec![(name.to_owned(), "F32", shape.to_vec(), bytes)],
+    });
+    let part = Model::open(part.path()).unwrap();
+    for models in [[open(HF), part.clone()], [part.clone(), open(HF)]] {
+        let mut recipe = MergeRecipe::new(MergeMethod::Linear);
+        for model in models {
+            recipe.add(model, 1.0);
+        }
+        let error = merge_models(&recipe).expect_err("not merged");
+        let (said, advice) = (error.to_string(), error.advice().unwrap_or_default().to_owned());
+        let named = "lacks model.layers.*.post_attention_layernorm.weight (2 tensors), but ";
+        assert!(said.contains(named), "{said}");
+        assert!(said.starts_with(&part.path().display().to_string()), "{said}");
+        assert!(advice.contains("incomplete") && !advice.contains("--leave-out"), "{advice}");
+    }
+}
