@@ -49,7 +49,7 @@ impl NewFile {
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
         let file = builder.prefix(".weighbridge-").tempfile_in(folder);
-        let file = file.map_err(|error| failure::io(path, "cannot create the file", error))?;
+        let file = file.map_err(|error| not_created(path, &error))?;
         Ok(Self { path: path.to_path_buf(), file: BufWriter::with_capacity(1 << 16, file) })
     }
 
@@ -79,6 +79,20 @@ fn check_interrupted() -> std::io::Result<()> {
     }
 }
 
+/// The error of a file that cannot be created, without the name that it would have had until it is complete.
+fn not_created(path: &Path, error: &std::io::Error) -> Error {
+    let said = error.to_string();
+    let said = said.split(" at path ").next().unwrap_or_default().to_owned();
+    let plain = std::io::Error::new(error.kind(), said);
+    let denied = error.kind() == std::io::ErrorKind::PermissionDenied
+        || error.kind() == std::io::ErrorKind::ReadOnlyFilesystem;
+    let found = Error::io("cannot create the file", plain).in_file(path);
+    match denied {
+        true => found.advise("choose a folder that can be written"),
+        false => found,
+    }
+}
+
 impl Write for NewFile {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         check_interrupted()?;
@@ -87,5 +101,24 @@ impl Write for NewFile {
 
     fn flush(&mut self) -> std::io::Result<()> {
         self.file.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_the_file_that_is_asked_for() {
+        let builder = tempfile::Builder::new();
+        let error = builder.tempfile_in("no such folder").expect_err("no folder");
+        let said = not_created(Path::new("hashes.json"), &error);
+        assert_eq!(said.advice(), None);
+        let said = said.to_string();
+        assert!(said.starts_with("hashes.json: cannot create the file: "), "{said}");
+        assert!(!said.contains("no such folder") && said.ends_with("(os error 2)"), "{said}");
+        let denied = std::io::ErrorKind::PermissionDenied.into();
+        let advice = not_created(Path::new("hashes.json"), &denied).advice().map(str::to_owned);
+        assert_eq!(advice.as_deref(), Some("choose a folder that can be written"));
     }
 }

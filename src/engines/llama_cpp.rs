@@ -99,6 +99,12 @@ pub(crate) fn knows_architecture(name: &str) -> bool {
     graph(name).is_some() || NAMES.get("architectures").is_some_and(|names| names.contains(&name))
 }
 
+/// The program that runs models of an architecture that the loader does not know, as a sentence.
+pub(crate) fn elsewhere(name: &str) -> Option<&'static str> {
+    let mut lines = EXCEPTIONS.all(name).flatten();
+    lines.find_map(|line| line.strip_prefix("elsewhere "))
+}
+
 /// The program that writes the vision or audio model of a class, where this library does not. `None` for a class that
 /// llama.cpp has none for.
 pub(crate) fn mmproj_script(class: &str) -> Option<&'static str> {
@@ -223,7 +229,8 @@ mod tests {
             assert!(block.names().all(|name| graph(name).is_some()), "{}", block.first);
         }
         for block in Block::each(EXCEPTIONS.blocks) {
-            let is_known = |name: &str| name == "*" || graph(name).is_some();
+            let is_known =
+                |name: &str| name == "*" || graph(name).is_some() != elsewhere(name).is_some();
             assert!(block.names().all(is_known), "{}", block.first);
         }
         let (names, checks) = &*NUMBERS;

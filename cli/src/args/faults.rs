@@ -188,7 +188,9 @@ fn written(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, 
 fn joined(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
     let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
     let shards = places.split_last().map_or(places, |(_, shards)| shards);
-    let is_one = is_set(words, places) || is_set(words, shards) || is_adapter(nth(1));
+    // `merge MODEL DST --lora ADAPTER` too.
+    let has_adapter = is_adapter(nth(1)) || places.len() == 3 && is_adapter(nth(2));
+    let is_one = is_set(words, places) || is_set(words, shards) || has_adapter;
     let are_models = || is_model(nth(0)) && is_model(nth(1)) && nth(0) != nth(1);
     Some(match places.len() {
         0 => return None,

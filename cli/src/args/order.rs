@@ -495,6 +495,13 @@ fn prompted(words: &mut Vec<OsString>, places: &[usize]) {
 
 /// `merge MODEL ADAPTER DST` is `convert --lora`; of the shards of one model, one is enough.
 fn merged(words: &mut Vec<OsString>, at: usize, places: &[usize]) -> Result<(), Failure> {
+    // `merge MODEL DST --lora ADAPTER`.
+    if let [_, dst, adapter] = places
+        && is_adapter(word_at(words, *adapter))
+        && !Path::new(word_at(words, *dst)).exists()
+    {
+        words.swap(*dst, *adapter);
+    }
     let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
     match places {
         [_, adapters @ .., _]

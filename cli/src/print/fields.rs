@@ -57,9 +57,9 @@ pub(crate) fn header(summary: &ModelSummary, format: String, amount: Amount) -> 
     }
     let Amount { tensors, weights, bytes: stored } = amount;
     let tensors = plural(tensors, "tensor");
-    let active = summary.active_weights.map_or(String::new(), |active| {
-        format!(", {} of them active for a token", count(active))
-    });
+    let active = summary
+        .active_weights
+        .map_or(String::new(), |active| format!(", {} of them active for a token", count(active)));
     let size = format!("{}, {} weights in {tensors}{active}", bytes(stored), count(weights));
     fields.add("size", size);
     if let Some(label) = &summary.size_label {

@@ -97,7 +97,8 @@ fn active_weights(model: &Model, all: u64) -> Option<u64> {
     let (count, used) = (config.n_experts.value, config.experts.n_experts_used.as_ref()?.value);
     let idle = count.checked_sub(used).filter(|idle| *idle > 0)?;
     let experts = resolution.mapped.iter().filter(|of| of.canonical.contains(".ffn.experts."));
-    let stored = experts.flat_map(|of| &of.stored).filter_map(|name| model.stored_tensor(name).ok());
+    let stored =
+        experts.flat_map(|of| &of.stored).filter_map(|name| model.stored_tensor(name).ok());
     let elements = stored.map(|tensor| u128::from(tensor.elements())).sum::<u128>();
     let idle = elements.checked_mul(idle.into())?.checked_div(count.into())?;
     all.checked_sub(u64::try_from(idle).ok()?).filter(|active| *active < all)

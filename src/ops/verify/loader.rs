@@ -103,8 +103,10 @@ pub(in crate::ops) fn unknown_architecture(store: &Store) -> Option<String> {
     let name = store.metadata().str("general.architecture")?;
     let is_unknown = store.encoding() == Encoding::Gguf && !llama_cpp::knows_architecture(name);
     is_unknown.then(|| {
+        let elsewhere = llama_cpp::elsewhere(name).map(|program| format!("; {program}"));
         format!(
-            "general.architecture is \"{name}\", which llama.cpp does not know: it does not load the file"
+            "general.architecture is \"{name}\", which llama.cpp does not know: it does not load the file{}",
+            elsewhere.unwrap_or_default()
         )
     })
 }

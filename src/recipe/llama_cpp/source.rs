@@ -78,8 +78,8 @@ fn foreign(architecture: &str) -> Option<Error> {
     let fault = format!(
         "llama.cpp runs no models of the architecture {architecture}, and has no rules for their dtypes"
     );
-    let advice = "the program that runs such models may quantize them: for Whisper, whisper.cpp's \
-                  convert-h5-to-ggml.py and quantize";
+    let usual = "the program that runs such models may quantize them";
+    let advice = llama_cpp::elsewhere(architecture).unwrap_or(usual);
     (!llama_cpp::knows_architecture(architecture)).then(|| Error::unsupported(fault).advise(advice))
 }
 

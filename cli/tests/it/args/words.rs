@@ -364,6 +364,10 @@ fn words_of_other_programs_mean_the_same() {
             ],
             &["merge", BASE, ADAPTER, "x", "--dry-run"],
         ),
+        (
+            &["merge", BASE, "x", "--lora", ADAPTER, "--dry-run"],
+            &["merge", BASE, ADAPTER, "x", "--dry-run"],
+        ),
         (&[GGUF, "--tensors"], &["inspect", GGUF, "--all"]),
         (
             &["inspect", "--input", GGUF, "--grep", "attn_q"],
