@@ -329,7 +329,7 @@ fn check_map(indexed: &mut Indexed, map: &WeightMap, files: &[String]) -> Result
     // The index mostly lists names in the same order as the files.
     let mut guess = 0;
     let has_embedding = indexed.find(b"shared.weight").is_some();
-    let mut copies = Vec::new();
+    let (mut copies, mut parts) = (Vec::new(), Vec::new());
     for (name, file) in map.iter() {
         let found = if indexed.is_named(guess, name) { Some(guess) } else { indexed.find(name) };
         let Some(number) = found else {
@@ -338,9 +338,16 @@ fn check_map(indexed: &mut Indexed, map: &WeightMap, files: &[String]) -> Result
                 copies.push(String::from_utf8_lossy(name).into_owned());
                 continue;
             }
+            let text = String::from_utf8_lossy(name);
+            if scheme::is_part_of_plain(indexed, &text) {
+                parts.push(text.into_owned());
+                continue;
+            }
             return Err(Error::malformed("the index lists the tensor, but no file contains it")
                 .in_tensor(crate::bytes::Text::new(name))
-                .advise("a shard belongs to another version of the model: fetch the files again"));
+                .advise(
+                    "a shard or the index belongs to another version of the model: fetch the files again",
+                ));
         };
         guess = number.saturating_add(1);
         let said = numbers.get(file as usize).copied().flatten();
@@ -358,6 +365,15 @@ fn check_map(indexed: &mut Indexed, map: &WeightMap, files: &[String]) -> Result
         let root = indexed.root().to_path_buf();
         let listed = copies.join(" and ");
         indexed.note(&root, format!("the index lists {listed}, which shared.weight serves as"));
+    }
+    if let Some(first) = parts.first() {
+        let root = indexed.root().to_path_buf();
+        let count = parts.len();
+        let text = format!(
+            "the index is that of a quantized model: it lists {count} arrays that no file contains, such as {first}, but the \
+             weights are not quantized"
+        );
+        indexed.note(&root, text);
     }
     Ok(())
 }

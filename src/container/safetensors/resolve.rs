@@ -1,6 +1,7 @@
 //! Selects the files of a directory that make up the model.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use super::super::folder::OTHER;
@@ -101,16 +102,17 @@ pub(super) fn choose(
             ));
         }
     };
-    if let Some(count) = chosen.count {
-        let have = chosen.numbers.len();
-        if have as u64 != u64::from(count) && options.partial {
+    if let Some(numbers) = chosen.expected() {
+        let (have, count) = (chosen.numbers.len(), numbers.clone().count());
+        if have != count && options.partial {
             let text = format!("{have} of the {count} shards of {} are here", chosen.stem);
             notes.push(Note::new(folder, text));
-        } else if have as u64 != u64::from(count) {
-            let missing = (1..=count).find(|number| !chosen.numbers.contains(number)).unwrap_or(0);
+        } else if have != count {
+            let missing = numbers.clone().find(|number| !chosen.numbers.contains(number));
             let fault = format!(
-                "only {have} of {count} shards of {} exist; the first missing one is number {missing}",
-                chosen.stem
+                "only {have} of {count} shards of {} exist; the first missing one is number {}",
+                chosen.stem,
+                missing.unwrap_or(0)
             );
             return Err(unfinished(names, Error::malformed(fault)));
         }
@@ -169,6 +171,19 @@ struct ShardSet<'a> {
     count: Option<u32>,
     numbers: HashSet<u32>,
     files: Vec<&'a str>,
+}
+
+impl ShardSet<'_> {
+    /// The numbers of all shards, if the names state how many there are. Sets that count from 0 name the largest number
+    /// instead (gpt-oss: `model-00000-of-00002` to `model-00002-of-00002`), or as many shards as there are.
+    fn expected(&self) -> Option<RangeInclusive<u32>> {
+        let count = self.count?;
+        Some(match (self.numbers.contains(&0), self.numbers.contains(&count)) {
+            (false, _) => 1..=count,
+            (true, true) => 0..=count,
+            (true, false) => 0..=count.saturating_sub(1),
+        })
+    }
 }
 
 fn sets<'a>(weights: &[&'a str]) -> Vec<ShardSet<'a>> {
@@ -328,5 +343,21 @@ mod tests {
         let twice = ["model-1-of-2.safetensors", "model-01-of-02.safetensors"];
         let error = chosen(twice.map(str::to_owned).to_vec()).unwrap_err().to_string();
         assert_eq!(error, "only 1 of 2 shards of model exist; the first missing one is number 2");
+    }
+
+    /// gpt-oss is published so.
+    #[test]
+    fn shards_from_zero() {
+        let named = |numbers: &[u32], count: u32| {
+            let name = |n: &u32| format!("model-{n:05}-of-{count:05}.safetensors");
+            chosen(numbers.iter().map(name).collect())
+        };
+        for numbers in [&[0, 1, 2][..], &[0, 1]] {
+            assert_eq!(named(numbers, 2).unwrap().files.len(), numbers.len());
+        }
+        let error = named(&[0, 2], 2).unwrap_err().to_string();
+        assert_eq!(error, "only 2 of 3 shards of model exist; the first missing one is number 1");
+        let error = named(&[0], 2).unwrap_err().to_string();
+        assert_eq!(error, "only 1 of 2 shards of model exist; the first missing one is number 1");
     }
 }

@@ -162,6 +162,21 @@ fn has_middle_zero_points(indexed: &Indexed) -> Result<bool> {
 /// A scheme, and those of its companions that may occur.
 type PossibleScheme = (&'static Scheme, Vec<(&'static str, Part)>);
 
+/// Whether an array with this name would go with a tensor that is stored unquantized: a scale that an index of the quantized
+/// model lists, for example.
+pub(super) fn is_part_of_plain(indexed: &Indexed, name: &str) -> bool {
+    let rows = SCHEMES.iter().map(|scheme| (scheme.tensor, scheme.companions));
+    let mut rows = rows.chain(ACTIVATIONS.iter().copied());
+    rows.any(|(tensor, companions)| {
+        companions.iter().any(|(ending, _)| {
+            let stem = name.strip_suffix(ending);
+            let number = stem.and_then(|stem| indexed.find(format!("{stem}{tensor}").as_bytes()));
+            let dtype = number.and_then(|number| indexed.dtype(number));
+            matches!(dtype, Some(DType::BF16 | DType::F16 | DType::F32))
+        })
+    })
+}
+
 /// The schemes that the endings of the names allow. A model mostly uses one, and looking for the
 /// arrays of all others would take longer than opening its files.
 fn possible(

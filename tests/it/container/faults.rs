@@ -878,15 +878,35 @@ fn index_file_names() {
     "#);
 }
 
+/// The index of the model from which an unquantized copy was made lists its scales.
+#[test]
+fn an_index_that_lists_scales_of_unquantized_weights() {
+    let weights = |dtype: &str, bytes: Vec<u8>| {
+        let file = Safetensors::new().tensor("a.weight", dtype, &[2], bytes);
+        let index =
+            index(&[("a.weight", ONE), ("a.weight_scale_inv", ONE), ("a.input_scale", ONE)]);
+        folder(&[(ONE, file.build()), ("model.safetensors.index.json", index.into_bytes())])
+    };
+    let model = Model::open(weights("BF16", vec![0; 4]).path()).expect("a model");
+    assert_eq!(model.stored_tensors().count(), 1);
+    let said: Vec<&str> = model.notes().iter().map(|note| note.text.as_str()).collect();
+    let expected = "the index is that of a quantized model: it lists 2 arrays that no file contains, such as \
+                    a.weight_scale_inv, but the weights are not quantized";
+    assert!(said.contains(&expected), "{said:?}");
+    // Codes need their scales.
+    let error = Model::open(weights("F8_E4M3", vec![0; 2]).path()).expect_err("no scales");
+    assert!(error.to_string().contains("\"a.weight_scale_inv\": the index lists"), "{error}");
+}
+
 #[test]
 fn index_against_its_files() {
     assert_snapshot!(indexed(&index(&[("a", ONE), ("b", TWO), ("c", TWO)])), @r#"
     Malformed: ./model.safetensors.index.json: tensor "c": the index lists the tensor, but no file contains it
-    help: a shard belongs to another version of the model: fetch the files again
+    help: a shard or the index belongs to another version of the model: fetch the files again
     "#);
     assert_snapshot!(indexed(&index(&[("a", TWO), ("b", TWO)])), @r#"
     Malformed: ./model.safetensors.index.json: tensor "a": the index lists the tensor, but no file contains it
-    help: a shard belongs to another version of the model: fetch the files again
+    help: a shard or the index belongs to another version of the model: fetch the files again
     "#);
     assert_snapshot!(indexed(&index(&[("a", TWO), ("b", ONE)])), @r#"Malformed: ./model.safetensors.index.json: tensor "a": the index says model-00002-of-00002.safetensors, but the tensor is in model-00001-of-00002.safetensors"#);
     // Both hold the same name.
