@@ -96,13 +96,42 @@ impl Adapter {
         Ok(merged)
     }
 
-    /// The model with the adapter merged, after what was merged before.
-    fn merged_into(&self, model: &Model, factor: f64) -> Result<Model> {
+    /// Checks that the adapter changes something, and that its products are numbers: NaN in a matrix makes all rows or columns
+    /// of the merged one NaN.
+    ///
+    /// # Errors
+    ///
+    /// `Malformed` otherwise; `Io` if a matrix cannot be read.
+    pub(crate) fn check_content(&self) -> Result<()> {
         if self.is_empty() {
             let fault = "the adapter changes no tensor: nothing was saved in it";
             let advice = "save it again; programs that divide parameters must gather them first";
             return Err(Error::malformed(fault).advise(advice));
         }
+        for name in self.products.iter().flat_map(|product| [&product.a, &product.b]) {
+            let (mut at, mut found) = (0u64, None);
+            self.stored(name)?.for_each_values(|values: &[f32]| {
+                let odd = values.iter().position(|value| !value.is_finite());
+                if let (Some(odd), None) = (odd, found) {
+                    found = values.get(odd).map(|value| (at.saturating_add(odd as u64), *value));
+                }
+                at = at.saturating_add(values.len() as u64);
+                Ok::<_, Error>(())
+            })?;
+            if let Some((element, value)) = found {
+                let fault = format!(
+                    "element {element} is {value}, which would spoil what it is merged into"
+                );
+                let advice = "the training failed, or the file is damaged: take another checkpoint of the adapter";
+                return Err(Error::malformed(fault).in_tensor(name).advise(advice));
+            }
+        }
+        Ok(())
+    }
+
+    /// The model with the adapter merged, after what was merged before.
+    fn merged_into(&self, model: &Model, factor: f64) -> Result<Model> {
+        self.check_content()?;
         check_architecture(model, self)?;
         check_factor(self, factor)?;
         let (path, mut notes) = (Text::from_path(self.path()), model.merged().to_vec());

@@ -33,7 +33,8 @@ pub(crate) fn run(args: &Convert) -> Done {
 /// The adapter that a source is.
 fn adapter(source: &Model) -> Option<Adapter> {
     let adapter = Adapter::of(source).ok().flatten();
-    adapter.filter(|adapter| !adapter.is_empty() || adapter.obstacle().is_some())
+    adapter
+        .filter(|adapter| !adapter.is_empty() || adapter.obstacle().is_some() || source.is_empty())
 }
 
 /// Plans an adapter as a GGUF file.

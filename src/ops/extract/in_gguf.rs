@@ -18,9 +18,10 @@ use crate::write::{Builder, ItemKind, Outcome, WritePlan};
 ///
 /// # Errors
 ///
-/// `NotFound` and `Mismatch` if the adapter does not fit the base; `Unsupported` if the base has no form in
+/// `Malformed` for an adapter without tensors, or with NaN; `NotFound` and `Mismatch` if the adapter does not fit the base; `Unsupported` if the base has no form in
 /// GGUF, or for changes that are no products of two matrices of one GGUF tensor with a common alpha.
 pub fn adapter_in_gguf(adapter: &Adapter, base: &Model, dtype: Option<DType>) -> Result<WritePlan> {
+    adapter.check_content().map_err(|error| error.in_file(adapter.path()))?;
     let tensors = base.tensors_in(Dialect::Gguf)?.tensors;
     let names: Vec<&str> = tensors.iter().map(Tensor::name).collect();
     let matrices = adapter.in_gguf(base, &names)?;

@@ -21,6 +21,9 @@ impl AdapterCheck {
         let (error, note) = match Adapter::of(model) {
             Ok(None) => return Self::default(),
             // llama.cpp refuses a file with any other tensor. PEFT has kinds that cannot be merged, but it loads them.
+            Ok(Some(adapter)) if adapter.is_empty() && model.is_empty() => {
+                (adapter.check_content().err(), None)
+            }
             Ok(Some(adapter)) => {
                 (adapter.unmergeable().filter(|_| is_gguf).cloned(), note(&adapter))
             }

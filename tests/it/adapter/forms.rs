@@ -393,6 +393,34 @@ fn an_adapter_without_tensors_changes_nothing_and_is_refused() {
     let folder = adapter("adapter_model.safetensors", &[], &peft(&json!({})));
     let error = merged(folder.path()).expect_err("nothing to merge");
     assert!(error.to_string().contains("changes no tensor"), "{error}");
+    let lone = Adapter::open(folder.path()).expect("an adapter");
+    let error = ops::adapter_in_gguf(&lone, &base(), None).expect_err("nothing to convert");
+    assert!(error.to_string().contains("changes no tensor"), "{error}");
+    let model = Model::open(folder.path()).expect("no tensors");
+    let checked = ops::check_consistency(&model, weighbridge::Strictness::Default).expect("checks");
+    assert!(checked.faults.join("; ").contains("changes no tensor"), "{:?}", checked.faults);
+}
+
+/// One value that is none makes every product with it none.
+#[test]
+fn an_adapter_with_nan_is_refused() {
+    let (a, b) =
+        ("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", "lora_B.weight");
+    let width = base().stored_tensor(&format!("{Q}.weight")).expect("a matrix").shape().to_vec();
+    let count = |axis: usize| 2 * usize::try_from(width[axis]).expect("a small number");
+    let mut of_a = numbers(1, count(1));
+    of_a[5] = f32::NAN;
+    let of_b = numbers(2, count(0));
+    let tensors =
+        [(a.to_owned(), [2, width[1]], of_a), (a.replace("lora_A.weight", b), [width[0], 2], of_b)];
+    let tensors =
+        tensors.each_ref().map(|(name, shape, values)| (name.as_str(), &shape[..], values.clone()));
+    let folder = adapter("adapter_model.safetensors", &tensors, &peft(&json!({})));
+    let error = merged(folder.path()).expect_err("NaN");
+    let said = error.to_string();
+    assert!(said.contains("lora_A.weight") && said.contains("element 5 is NaN"), "{said}");
+    let lone = Adapter::open(folder.path()).expect("an adapter");
+    assert!(ops::adapter_in_gguf(&lone, &base(), None).is_err());
 }
 
 /// Tensors of a model with images and sound: names, shapes, and a number that their values start from.
