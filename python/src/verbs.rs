@@ -201,6 +201,7 @@ pub(crate) fn diff(
 struct Conversion {
     dtype: Option<String>,
     dequantize: bool,
+    requantize_merged: bool,
     lossless: bool,
     max_shard_size: Option<u64>,
     shards: Option<String>,
@@ -220,6 +221,7 @@ impl Conversion {
         let mut options = ConvertOptions::new(to)
             .lossless(self.lossless)
             .dequantize(self.dequantize)
+            .requantize_merged(self.requantize_merged)
             .one_file(one_file && *to == SAFETENSORS)
             .extra_keys(self.extra_keys)
             .projector(self.mmproj);

@@ -148,6 +148,7 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         **CHECKED, "to": "mlx", "dtype": "F16", "mmproj": True, "max_shard_size": "100KB",
         "lossless": (True, {"dtype": "Q8_0"}), "dequantize": (True, {"source": GGUF}), "shards": "tp=2", "fuse": ["qkv"], "store": "there",
         "lora": "../adapter", "leave_out": ["*norm*"], "extra_keys": (False, {"source": "../extra"}),
+        "requantize_merged": (True, {"source": MLX, "path": "x", "to": "mlx", "lora": "../adapter"}),
         "allow_nonfinite": (True, {"source": "../nan", "dtype": "Q8_0"}),
     }),
     "quantize": (base_of(wb.quantize, "x.gguf", "Q4_K_M"), {
@@ -394,7 +395,9 @@ def test_an_argument_has_an_effect(
 @pytest.mark.parametrize("to", ["gguf", "safetensors", "mlx", "ollama"])
 def test_options_of_another_container_are_refused(to: Any, tmp_path: Path) -> None:
     """By the definitions: an option with cases is refused in all others."""
-    given: dict[str, Any] = {"mmproj": True, "extra_keys": False, "shards": "tp=2", "store": tmp_path}
+    given: dict[str, Any] = {
+        "mmproj": True, "extra_keys": False, "shards": "tp=2", "store": tmp_path, "requantize_merged": True,
+    }
     narrow = {name for name, (_, one) in _known(ConvertOptions).items() if one.only}
     assert narrow == given.keys()
     for name, (_, one) in _known(ConvertOptions).items():

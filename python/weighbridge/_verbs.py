@@ -372,6 +372,7 @@ class ConvertOptions(SourceOptions, total=False):
     to: Annotated[Container | None, Option(None, "the container; without it, the ending of `path` tells it")]
     dtype: Annotated[DType | None, Option(None, "the dtype of the weights", dtype)]
     dequantize: Annotated[bool, Option(False, "decode quantized tensors: those of MLX to the dtype of their scales, MXFP4 to BF16, FP8 to BF16 if config.json states it, others to F16", flag)]
+    requantize_merged: Annotated[bool, Option(False, "with `lora`, quantize the merged matrices as they were, as mlx_lm.fuse does", flag, ["mlx"])]
     mmproj: Annotated[bool, Option(False, "write the vision model, which llama.cpp reads from a separate GGUF file", flag, ["gguf"])]
     lossless: Annotated[bool, Option(False, "make any change of values an error", flag)]
     max_shard_size: Annotated[Size | None, Option(None, "the most bytes of tensors in one file, as in \"5GB\"", size)]
