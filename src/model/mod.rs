@@ -459,7 +459,8 @@ impl Model {
     }
 
     /// The keys of `config.json` among [`unused_config`](Self::unused_config) that change the logits of transformers'
-    /// causal class, and whose values are not its defaults. Empty for a model type without such a class.
+    /// causal class, and whose values are not its defaults. Empty for a model type without such a class. Of `params.json`,
+    /// all that may change logits.
     pub fn computed_config(&self) -> Vec<(String, ConfigValue<'_>)> {
         computed_config(&self.inner.store, self.kept())
     }
