@@ -49,7 +49,10 @@ pub(crate) fn computed<'s>(
     kept: Option<&'s KeptDocument>,
     unused: Vec<(String, ConfigValue<'s>)>,
 ) -> Vec<(String, ConfigValue<'s>)> {
-    let Some(named) = in_documents(store, kept, "model_type").and_then(Json::as_str) else {
+    // A `params.json` may state a `model_type` too, which is no class of transformers.
+    let is_params = store.document("config.json").is_none() && kept.is_none();
+    let named = in_documents(store, kept, "model_type").and_then(Json::as_str);
+    let Some(named) = named.filter(|_| !is_params) else {
         return unused.into_iter().filter(|(key, value)| may_change_logits(key, value)).collect();
     };
     let differs =

@@ -827,7 +827,8 @@ fn ministral_by_mistrals_own_params() {
     }
     let said = of(&model(grows(16))).expect_err("another length").to_string();
     assert!(said.contains("llama_4_scaling") && said.contains("16, but"), "{said}");
-    let unknown = model(json!({"use_scaled_rope": true, "causal": true}));
+    let unknown =
+        model(json!({"use_scaled_rope": true, "causal": true, "model_type": "transformer"}));
     let found: Vec<String> = unknown.computed_config().into_iter().map(|(key, _)| key).collect();
     assert_eq!(found, ["params.json use_scaled_rope"]);
 }
