@@ -27,6 +27,28 @@ pub(super) struct Setting {
 enum NewValue {
     Scalar(ValueType, String),
     Array(ValueType, Vec<Json>),
+    Templates(Templates),
+}
+
+/// Chat templates with their names; the one without is the model's own.
+type Templates = Vec<(Option<String>, String)>;
+
+impl NewValue {
+    /// The fault of a value that is not valid.
+    fn fault(&self) -> String {
+        match self {
+            Self::Scalar(value_type, text) => {
+                let form = match value_type {
+                    ValueType::Bool => ": true or false",
+                    ValueType::F32 | ValueType::F64 => ": a number",
+                    _ => ": a whole number",
+                };
+                format!("\"{}\" is not a valid {}{form}", shortened(text), value_type.name())
+            }
+            Self::Array(element, _) => format!("an element is not a valid {}", element.name()),
+            Self::Templates(_) => "not a chat template".to_owned(),
+        }
+    }
 }
 
 /// The type that an argument states.
@@ -59,9 +81,13 @@ impl Setting {
         };
         let text = match key.as_str() {
             "general.file_type" => file_type(text),
-            "tokenizer.chat_template" => template(text),
             _ => text,
         };
+        if key == "tokenizer.chat_template"
+            && let Some(templates) = templates(&text).map_err(usage)?
+        {
+            return Ok(Self { key, value: NewValue::Templates(templates) });
+        }
         let is_file = value.starts_with('@') && !value.starts_with("@@");
         if !is_file {
             failure::note_file(value);
@@ -103,19 +129,7 @@ impl Setting {
         let this = Self { key, value };
         match this.is_valid() {
             true => Ok(this),
-            false => Err(usage(match &this.value {
-                NewValue::Scalar(value_type, text) => {
-                    let form = match value_type {
-                        ValueType::Bool => ": true or false",
-                        ValueType::F32 | ValueType::F64 => ": a number",
-                        _ => ": a whole number",
-                    };
-                    format!("\"{}\" is not a valid {}{form}", shortened(text), value_type.name())
-                }
-                NewValue::Array(element, _) => {
-                    format!("an element is not a valid {}", element.name())
-                }
-            })),
+            false => Err(usage(this.value.fault())),
         }
     }
 
@@ -133,6 +147,16 @@ impl Setting {
         match &self.value {
             NewValue::Scalar(value_type, text) => keys.set(&self.key, scalar(*value_type, text)?),
             NewValue::Array(element, list) => array(&self.key, *element, list, keys)?,
+            NewValue::Templates(templates) => {
+                for (name, text) in templates {
+                    let end = name.as_ref().map_or_else(String::new, |name| format!(".{name}"));
+                    keys.set_text(&format!("{}{end}", self.key), text);
+                }
+                let names = templates.iter().filter_map(|(name, _)| name.as_deref());
+                if names.clone().next().is_some() {
+                    keys.set_array("tokenizer.chat_templates", names);
+                }
+            }
         }
         Some(())
     }
@@ -144,11 +168,31 @@ fn file_type(text: String) -> String {
     named.and_then(|named| named.descriptor().number).map_or(text, |number| number.to_string())
 }
 
-/// The template in the text of a tokenizer_config.json; other texts are templates themselves.
-fn template(text: String) -> String {
-    let config = serde_json::from_str::<Json>(&text).ok();
-    let held = config.as_ref().and_then(|config| config.get("chat_template")?.as_str());
-    held.map_or_else(|| text.clone(), str::to_owned)
+/// The templates in the JSON of a tokenizer_config.json, which has one or a list of named ones, or in such a list. Names
+/// are written as gguf-py writes them, and `default` is the model's own. `None` for a text that is a template itself.
+fn templates(text: &str) -> Result<Option<Templates>, String> {
+    let held = match serde_json::from_str::<Json>(text) {
+        Ok(Json::Object(mut config)) => config.remove("chat_template").unwrap_or_default(),
+        Ok(list @ Json::Array(_)) => list,
+        _ => return Ok(None),
+    };
+    let named = |it: &Json| {
+        let (name, text) = (it.get("name")?.as_str()?, it.get("template")?.as_str()?);
+        let plain = |it: char| if it.is_ascii_alphanumeric() { it } else { '_' };
+        let name = Some(name.chars().map(plain).collect()).filter(|name| name != "default");
+        Some((name, text.to_owned()))
+    };
+    let found = match held {
+        Json::String(text) => Some(vec![(None, text)]),
+        Json::Array(list) => list.iter().map(named).collect(),
+        _ => None,
+    };
+    let found = found.filter(|found| !found.is_empty());
+    found.map(Some).ok_or_else(|| {
+        "this JSON has no key \"chat_template\" with a text or a list of {name, template}: a template of its own is in \
+            chat_template.jinja, or the model has none"
+            .to_owned()
+    })
 }
 
 /// Refuses what is no key: nothing, or one element of an array.

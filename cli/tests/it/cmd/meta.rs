@@ -95,6 +95,43 @@ fn a_copy_as_of_gguf_new_metadata() {
     assert!(kept.contains("`meta rm` with --force"), "{kept}");
 }
 
+/// As gguf-py: the templates of a tokenizer_config.json, one or a list, and not its text.
+#[test]
+fn the_template_of_a_tokenizer_config() {
+    let (folder, path) = sample();
+    let config = folder.path().join("tokenizer_config.json");
+    let named = |json: &str| {
+        std::fs::write(&config, json).expect("a file");
+        config.to_str().expect("UTF-8").to_owned()
+    };
+    let before = std::fs::read(&path).expect("a file");
+    for json in [r#"{"bos_token": "<s>"}"#, r#"{"chat_template": null}"#, "{\"chat_template\": []}"]
+    {
+        let config = named(json);
+        let copy = folder.path().join("none.gguf");
+        let copy = copy.to_str().expect("UTF-8");
+        for words in [
+            &["meta", "set", &path, &format!("chat_template=@{config}")][..],
+            &["gguf-new-metadata", "--chat-template-config", &config, &path, copy],
+        ] {
+            let said = refused(words);
+            assert!(said.contains("no key \"chat_template\""), "{said}");
+        }
+        assert_eq!(std::fs::read(&path).expect("a file"), before);
+        assert!(!std::path::Path::new(copy).exists());
+    }
+    let list = r#"[{"name": "default", "template": "{{ x }}"}, {"name": "tool use", "template": "{{ y }}"}]"#;
+    for value in
+        [format!("@{}", named(&format!(r#"{{"chat_template": {list}}}"#))), list.to_owned()]
+    {
+        let (_copy, path) = sample();
+        set(&path, &[&format!("chat_template={value}")]);
+        assert_eq!(get(&path, "tokenizer.chat_template"), "{{ x }}");
+        assert_eq!(get(&path, "tokenizer.chat_template.tool_use"), "{{ y }}");
+        assert_eq!(get(&path, "tokenizer.chat_templates"), json!(["tool_use"]));
+    }
+}
+
 #[test]
 fn values_from_files() {
     let (folder, path) = sample();
