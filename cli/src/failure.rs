@@ -226,7 +226,12 @@ pub(crate) fn nearest_entry(path: &Path) -> Option<String> {
         has_ending && is_word && start.eq_ignore_ascii_case(stem)
     };
     let near = names.iter().filter(is_longer).min_by_key(|other| (other.len(), *other));
-    let near = near.or_else(|| {
+    // `F.gg` for F.gguf.
+    let start = name.rsplit_once('.').map(|(start, _)| start);
+    let has_start = |other: &&String| {
+        ENDINGS.iter().any(|ending| start.is_some() && other.strip_suffix(ending) == start)
+    };
+    let near = near.or_else(|| names.iter().find(has_start)).or_else(|| {
         spelling::nearest(name, names.iter(), |other| spelling::distance(name, other))
     })?;
     Some(print::shown(&path.with_file_name(near)))

@@ -312,6 +312,15 @@ fn dumped(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
                 nth(0)
             ),
         ),
+        3 if is_number(nth(2)) => (
+            format!("{} is a number, not the name of a file", nth(2)),
+            format!(
+                "`weighbridge dump {} {} --rows 0..1` prints the values of the first row, and a file of that name is ./{}",
+                nth(0),
+                nth(1),
+                nth(2)
+            ),
+        ),
         2.. if nth(1).ends_with(']') && nth(1).contains('[') => {
             let (name, rows) = nth(1).split_once('[').unwrap_or_default();
             let to = value_of(words, &["-o", "--output"])

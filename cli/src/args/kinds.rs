@@ -107,6 +107,11 @@ pub(super) fn is_place(word: &str) -> bool {
     is_start || word.starts_with('~') || Path::new(word).is_dir()
 }
 
+/// Whether a word is an address, or begins with the hub's.
+pub(super) fn is_address(word: &str) -> bool {
+    word.contains("://") || ["hf.co/", "huggingface.co/"].iter().any(|hub| word.starts_with(hub))
+}
+
 /// Whether a word may name a repository of the hub.
 pub(super) fn is_repository(word: &str) -> bool {
     let name = word.strip_prefix("hf://").unwrap_or(word);

@@ -149,8 +149,16 @@ impl TargetType {
         }
         let bare = |name: &'static str| name.bytes().filter(|byte| !b"_-".contains(byte));
         let upper = text.to_ascii_uppercase().replace(['_', '-'], "");
-        let row = FILE_TYPES.iter().find(|row| bare(row.name).eq(upper.bytes()))?;
-        Some(Ok(Self::Gguf(row.file_type)))
+        let row = FILE_TYPES.iter().find(|row| bare(row.name).eq(upper.bytes()));
+        // `q4k` is Q4_K, which is Q4_K_M.
+        let shorter = || {
+            let starts = FILE_TYPES.iter().flat_map(|row| {
+                row.name.match_indices('_').map(|(end, _)| row.name.split_at(end).0)
+            });
+            let mut starts = starts.filter(|start| bare(start).eq(upper.bytes()));
+            starts.find_map(FileType::from_name)
+        };
+        Some(Ok(Self::Gguf(row.map(|row| row.file_type).or_else(shorter)?)))
     }
 
     /// The meaning of a word that is no type: a type of another program, or a slip.

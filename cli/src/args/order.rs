@@ -8,6 +8,7 @@ use std::path::Path;
 use clap::{Arg, ArgAction, Command, ValueEnum};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::target;
+use weighbridge::{Error, ErrorKind};
 
 use super::Listing;
 use super::faults::{PROMPTS, refused};
@@ -100,19 +101,23 @@ const FROM_FILES: [(&str, &str, bool); 3] =
 pub(super) fn text_of_file(words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
     let verb = FROM_FILES.iter().find(|(verb, ..)| *verb == word_at(words, at + 1));
     let Some((_, option, by_line)) = verb else { return Ok(()) };
-    let is_file = |place: &usize| {
-        ["-f", "--file"].contains(&word_at(words, *place)) && Path::new(&words[place + 1]).is_file()
+    let names_file = |place: &usize| {
+        ["-f", "--file"].contains(&word_at(words, *place)) && !is_option(word_at(words, place + 1))
     };
     let mut places = at..words.len().saturating_sub(1);
-    let Some(place) = places.find(is_file) else { return Ok(()) };
+    let Some(place) = places.find(names_file) else { return Ok(()) };
     let file = std::fs::File::open(&words[place + 1]);
     let read = file.and_then(|file| {
         let mut text = String::new();
         file.take(LONGEST).read_to_string(&mut text).map(|_| text)
     });
+    let path = Path::new(&words[place + 1]);
     let text = read.map_err(|error| {
-        let fault = format!("{}: {error}", word_at(words, place + 1));
-        Failure::advised(fault, format!("`{option} TEXT` gives a text"))
+        let error = match error.kind() {
+            std::io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, "no such file"),
+            _ => Error::io("cannot read the file", error),
+        };
+        Failure::from(&error.in_file(path))
     })?;
     let lines = match by_line {
         true => text.lines().filter(|line| !line.is_empty()).collect(),

@@ -9,7 +9,9 @@ use super::foreign::Meaning::{
 };
 use super::foreign::{self, ANY};
 use super::help;
-use super::kinds::{has, has_tensor, in_store, is_container, is_known, is_type_name};
+use super::kinds::{
+    has, has_tensor, in_store, is_address, is_container, is_known, is_place, is_type_name,
+};
 use super::order;
 use super::program::{Program, VALUED, has_option, is_option, is_spelled, verb_place, word_at};
 use super::slips;
@@ -23,7 +25,7 @@ pub(crate) fn translated(
     words: &[OsString],
 ) -> Result<Vec<OsString>, Failure> {
     let mut words = words.to_vec();
-    without_launcher(program, &mut words);
+    without_launcher(program, &mut words)?;
     options_last(program, &mut words);
     // `-m MODEL` and `-hf ORG/NAME` without a verb.
     if words.len() > 2 && meaning(ANY, word_at(&words, 1), |_| false) == Some(Value) {
@@ -69,9 +71,9 @@ fn has_escapes(words: &[OsString], program: &str) -> bool {
 }
 
 /// Leaves out the words that start a program of Python.
-fn without_launcher(program: &Program, words: &mut Vec<OsString>) {
+fn without_launcher(program: &Program, words: &mut Vec<OsString>) -> Result<(), Failure> {
     if program.has(word_at(words, 1)) {
-        return;
+        return Ok(());
     }
     for launcher in foreign::list("LAUNCHERS") {
         let count = launcher.split(' ').count();
@@ -79,9 +81,36 @@ fn without_launcher(program: &Program, words: &mut Vec<OsString>) {
         // A program in the words themselves is none that runs in it.
         if is_it && words.len() > count + 1 && word_at(words, count + 1) != "-c" {
             words.drain(1..=count);
-            return;
+            if launcher.ends_with(" -m") {
+                words[1] = of_module(program, word_at(words, 1))?.into();
+            }
+            return Ok(());
         }
     }
+    Ok(())
+}
+
+/// The command that a module of Python stands for, which is never a model: that of its whole name, of its last part, or
+/// of its first one, which is the name of a package.
+fn of_module(program: &Program, module: &str) -> Result<String, Failure> {
+    let mut parts: Vec<&str> = module.split('.').collect();
+    while parts.len() > 1 && foreign::list("ENTRIES").any(|it| parts.last() == Some(&it)) {
+        parts.pop();
+    }
+    let name = parts.join(".");
+    let is_program = |name: &str| foreign::list("PROGRAMS").any(|other| other == name);
+    let is_known =
+        |name: &str| is_program(name) || program.has(&bare(name)) || row(&bare(name)).is_some();
+    let ends = [parts[parts.len() - 1], parts[0]];
+    if is_known(&name) || parts.len() == 1 {
+        return Ok(name);
+    }
+    if let Some(known) = ends.into_iter().find(|name| is_known(name)) {
+        // A slip in the name of one of its commands may be meant.
+        return Ok(if known == parts[0] && is_program(known) { name } else { known.to_owned() });
+    }
+    let fault = format!("Weighbridge has nothing for `{module}`");
+    Err(says(&fault, "`weighbridge help` lists what it does"))
 }
 
 /// Whether a word is a verb, of this program or of another, and no file.
@@ -152,6 +181,11 @@ fn help_last(program: &Program, words: &mut Vec<OsString>) {
 fn with_program(known: &Program, words: &mut Vec<OsString>) -> Result<(), Failure> {
     let place = verb_place(words).filter(|at| !known.has(word_at(words, *at)));
     let Some(at) = place else { return Ok(()) };
+    // `docker model`.
+    let both = format!("{}-{}", word_at(words, at), word_at(words, at + 1));
+    if foreign::list("PROGRAMS").any(|program| program == both) {
+        words.splice(at..=at + 1, [both.into()]);
+    }
     let (program, next) = (word_at(words, at).to_owned(), word_at(words, at + 1).to_owned());
     let is_verb = || {
         let bare = bare(&next);
@@ -202,9 +236,10 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
     let named = |name: &String| row(name).map(|meaning| (name.clone(), meaning));
     let arguments = words.iter().skip(at + 1).filter_map(|word| word.to_str());
     let arguments: Vec<&str> = arguments.filter(|word| !word.starts_with('-')).collect();
-    // A name without a folder may be one of the other program's own.
+    // A name may be one of the other program's own; a path and an address are not.
     let of_kind = |name: &String, argument: usize| {
-        let is_bare = !arguments.get(argument)?.contains(['/', ':']);
+        let given = arguments.get(argument).filter(|it| !is_place(it) && !is_address(it))?;
+        let is_bare = !given.contains(['/', ':']);
         named(&format!("{name} {}", if is_bare { "NAME" } else { "REPO" }))
     };
     let two = |name: &String| {
@@ -816,7 +851,7 @@ mod tests {
         ("w quantize m --quantization_method q4_k_m", "w quantize m --type q4_k_m"),
         ("w save_pretrained_gguf m --quant-method q4_k_m", "w quantize m --type q4_k_m"),
         ("w convert m --type q4_k_m", "w quantize m --type q4_k_m"),
-        ("w mlx_lm.convert --hf-path m -d", "w convert --to mlx m --dequantize"),
+        ("w mlx_lm.convert --hf-path m -d", "w convert --to mlx --dst mlx_model m --dequantize"),
         ("w convert m -d --dtype bf16", "w convert m --dequantize --dtype bf16"),
         ("w memory m --kv-cache q8", "w memory m --kv q8"),
         (
@@ -878,7 +913,7 @@ mod tests {
         ("w mlx_lm.convert --hf-path d -q --mlx-path o", "w quantize d --dst o --type mlx4"),
         (
             "w mlx_lm.convert --hf-path d -q --q-bits 8 --q-mode mxfp8",
-            "w quantize d --type mlx8,,mxfp8",
+            "w quantize --dst mlx_model d --type mlx8,,mxfp8",
         ),
         ("w quantize d --q-bits 4 --q-group-size=32", "w quantize d --type mlx4,32"),
         ("w quantize d -q q4_0", "w quantize d --type q4_0"),
@@ -978,7 +1013,7 @@ mod tests {
         ("w --dtype f16 convert d x.gguf", "w convert d x.gguf --dtype f16"),
         ("w -m m run -p x", "w run generate --chat --prompt x m"),
         ("w --offline verify m -- --x", "w verify m --offline -- --x"),
-        ("w python -m mlx_lm.convert --hf-path d", "w convert --to mlx d"),
+        ("w python -m mlx_lm.convert --hf-path d", "w convert --to mlx --dst mlx_model d"),
         ("w python3 convert_hf_to_gguf.py d", "w convert --to gguf d"),
         ("w ./build/bin/llama-quantize d Q4_K_M", "w quantize d Q4_K_M"),
         ("w llama-cli -m m -p x -fa on -n 3", "w run generate --chat m --prompt x --max-tokens 3"),
@@ -1032,6 +1067,29 @@ mod tests {
         ("w quantize m Q4_0 --adapter a", "w quantize m Q4_0 --lora a"),
         ("w hf cache ls --format agent", "w models huggingface"),
         ("w docker model run m hi", "w run generate --chat m --prompt=hi"),
+        ("w docker model pull hf.co/o/n:q8_0", "w pull hf.co/o/n:q8_0"),
+        ("w docker model list", "w models"),
+        ("w python -m mergekit.scripts.run_yaml Cargo.toml o", "w merge Cargo.toml o"),
+        ("w python -m huggingface_hub.cli.hf download o/n", "w pull o/n"),
+        (
+            "w save_pretrained d o --max_shard_size 2G",
+            "w convert --to safetensors d o --max-shard-size 2G",
+        ),
+        (
+            "w swift export --model d --adapters a --merge_lora true",
+            "w convert --to safetensors d --lora a",
+        ),
+        ("w litgpt download o/n", "w pull o/n"),
+        ("w text-generation-server download-weights o/n", "w pull o/n"),
+        ("w accelerate-estimate-memory m", "w memory m"),
+        ("w accelerate estimate-memory m --library_name transformers", "w memory m"),
+        (
+            "w export-lora --model-base m --model-out x.gguf -l a",
+            "w convert m --dst x.gguf --lora a",
+        ),
+        ("w export-lora -m m -o x.gguf -s a 0.5", "w convert m --dst x.gguf --lora a:0.5"),
+        ("w convert.py d --vocab-type bpe --outfile x.gguf", "w convert d --dst x.gguf"),
+        ("w quantize m q4k", "w quantize m q4k"),
         ("w mistralrs quantize -m m --isq q4k", "w quantize m --type q4k"),
         ("w transformers download a/b", "w pull a/b"),
         ("w llama quantize m Q4_0", "w quantize m Q4_0"),

@@ -124,7 +124,8 @@ impl Sampler {
         if let Some((option, _)) =
             given.iter().find(|(_, is_given)| *is_given && temperature <= 0.0)
         {
-            note(&format!("{option} has no effect without --temp: the most likely token is taken"));
+            let given = if args.temp.is_some() { "with --temp 0" } else { "without --temp" };
+            note(&format!("{option} has no effect {given}: the most likely token is taken"));
         }
         Self {
             temperature,

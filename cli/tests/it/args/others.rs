@@ -25,6 +25,7 @@ fn a_slip_names_what_was_meant() {
         (&["llama-imatix", "-m", GGUF], "llama-imatrix"),
         (&["mlx_lm.covert", "--hf-path", HF], "mlx_lm convert"),
         (&["mlx_lm", "fus", "--model", HF], "mlx_lm fuse"),
+        (&["python", "-m", "mlx_lm.fus", "--model", HF], "mlx_lm fuse"),
         (&["hf", "donwload", "org/name"], "hf download"),
         (&["hf", "cach", "ls"], "hf cache"),
         (&["ollama", "shwo", "tale"], "ollama show"),
@@ -60,11 +61,53 @@ fn a_sentence_says_what_does_the_same() {
         (&["sha256sum", GGUF], "which `sha256sum FILE` prints"),
         (&["checksum", GGUF], "which `sha256sum FILE` prints"),
         (&["hfd.sh", "org/name", "--dataset"], "data sets and spaces are not downloaded"),
+        (&["docker", "model", "pull", "ai/smollm2"], "Docker Hub, which is not read"),
+        (&["docker", "model", "run", "ai/smollm2:Q4", "hi"], "Docker Hub, which is not read"),
+        (&["lms", "clone", "x/y"], "`weighbridge pull ORG/NAME:Q4_K_M`"),
+        (&["hf", "jobs", "run", "x"], "use `hf` itself"),
+        (&["python", "-m", "vllm.entrypoints.cli.main", "serve", HF], "serves no models"),
+        (&["python", "-m", "sglang.bench_serving", "--port", "1"], "serves no models"),
+        (
+            &["python", "-m", "awq.entry", "--model_path", HF, "--w_bit", "4"],
+            "nothing is calibrated",
+        ),
+        (&["python", "-m", "some.module", HF], "`weighbridge help` lists what it does"),
+        (&["text-generation-server", "quantize", "o/n", "x"], "nothing is calibrated"),
+        (&["lmdeploy", "lite", "auto_awq", HF], "nothing is calibrated"),
+        (&["lmdeploy", "serve", "api_server", HF], "serves no models"),
+        (&["mlc_llm", "convert_weight", HF], "GGUF, safetensors and MLX are written"),
+        (&["olive", "auto-opt"], "GGUF, safetensors and MLX are written"),
+        (&["litgpt", "merge_lora", "x"], "PyTorch's pickles, which are not read"),
+        (&["litgpt", "convert_to_litgpt", "x"], "PyTorch's pickles, which are not read"),
+        (&["llama-quantize-stats", "-m", GGUF], "`weighbridge diff ORIGINAL QUANTIZED`"),
+        (&["check-nmse.py", "-m", HF], "`weighbridge quality ORIGINAL MODEL`"),
+        (&["compare-logits.py", HF, GGUF], "`weighbridge quality ORIGINAL MODEL`"),
+        (&["b3sum", GGUF], "which `sha256sum FILE` prints"),
+        (
+            &["accelerate-estimate-memory", HF, "--dtypes", "float16"],
+            "--list-types` shows the size",
+        ),
+        (
+            &["llama-quantize", "--attn-qkv-type", "q8_0", HF, "x.gguf", "q4_0"],
+            "`--tensor-type attn_qkv=q8_0`",
+        ),
+        (&["convert_hf_to_gguf_update.py", "TOKEN"], "it changes a script of llama.cpp"),
+        (&["llama-cli", "-m", GGUF, "-f", "no-such.txt"], "no-such.txt: no such file"),
+        (&["gguf-tools", "inspect-tensor", GGUF, "output_norm.weight", "8"], "--rows 0..1`"),
     ] {
         let said = refused(words);
         assert!(said.contains(sentence), "{words:?}: {said}");
         assert!(!said.contains("did you mean"), "{words:?}: {said}");
     }
+}
+
+/// The start of a name with another ending.
+#[test]
+fn a_name_with_another_ending() {
+    let (folder, path) = file("F.gguf", b"GGUF");
+    let other = folder.path().join("F.gg");
+    let said = run(&[other.to_str().expect("UTF-8")]).err;
+    assert!(said.contains(&format!("did you mean {path}?")), "{said}");
 }
 
 #[test]
@@ -98,6 +141,25 @@ fn options_of_other_programs_work() {
             &["run", "embed", GGUF, "--text", "Once", "--json"],
         ),
         (&["hf", "env"], &["list", "settings"]),
+        (&["accelerate-estimate-memory", GGUF], &["memory", GGUF]),
+        (
+            &["mlx_lm.convert", "--hf-path", HF, "-q", "--q-bits", "8", "--dry-run"],
+            &["quantize", HF, "mlx_model", "mlx8", "--dry-run"],
+        ),
+        (
+            &["save_pretrained", HF, "none", "--max_shard_size", "200KB", "--dry-run"],
+            &[
+                "convert",
+                HF,
+                "none",
+                "--to",
+                "safetensors",
+                "--max-shard-size",
+                "200KB",
+                "--dry-run",
+            ],
+        ),
+        (&["quantize", HF, "q4k", "--dry-run"], &["quantize", HF, "Q4_K_M", "--dry-run"]),
         (&["transformers-cli", "env"], &["list", "settings"]),
     ] {
         let [a, b] = [words, here].map(run);

@@ -395,7 +395,7 @@ fn words_of_other_programs_mean_the_same() {
         (&[GGUF, "verify"], &["verify", GGUF]),
         (
             &["mlx_lm", "convert", "--hf-path", HF, "--dry-run"],
-            &["convert", HF, "--to", "mlx", "--dry-run"],
+            &["convert", HF, "--to", "mlx", "--dst", "mlx_model", "--dry-run"],
         ),
         (
             &["gguf_set_metadata.py", GGUF, "general.name", "X", "--force", "--dry-run"],
@@ -540,6 +540,8 @@ fn what_is_dropped_is_said() {
     for option in [["--top-p", "0.9"], ["--top-k", "5"], ["--seed", "3"]] {
         let told = said(&[&text[..], &option].concat());
         assert!(told.contains(&format!("{} has no effect without --temp", option[0])), "{told}");
+        let told = said(&[&text[..], &option, &["--temp", "0"]].concat());
+        assert!(told.contains(&format!("{} has no effect with --temp 0", option[0])), "{told}");
         let told = said(&[&text[..], &option, &["--temp", "0.8"]].concat());
         assert!(!told.contains("no effect"), "{told}");
     }
