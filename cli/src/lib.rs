@@ -6,6 +6,7 @@ mod args;
 mod cmd;
 mod device;
 mod failure;
+mod interrupt;
 mod json;
 mod layers;
 mod newfile;

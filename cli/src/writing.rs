@@ -5,9 +5,7 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::Serialize;
 use weighbridge::bytes::Text;
@@ -19,6 +17,7 @@ use weighbridge::{Model, Progress, WriteOptions, WritePlan};
 
 use crate::args::write::{Whole, Writing};
 use crate::failure;
+use crate::interrupt::Watch;
 use crate::json::{self, SCHEMA};
 use crate::layers::Rows;
 use crate::print::{
@@ -153,37 +152,14 @@ fn execute(
     Ok(written?)
 }
 
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-
-/// Signals within this time are one: `timeout` and some shells send theirs twice.
-const ONE_SIGNAL: Duration = Duration::from_millis(300);
-
 /// Shows progress on a bar until the user presses Ctrl-C.
 pub(crate) fn interruptible_bar() -> impl Fn(Progress) -> ControlFlow<()> {
-    let bar = Bar::new();
     // From now on: the first progress is reported once files exist.
-    interrupted();
-    move |progress| match interrupted() {
+    let (bar, watch) = (Bar::new(), Watch::new());
+    move |progress| match watch.is_interrupted() {
         true => ControlFlow::Break(()),
         false => bar.show(progress),
     }
-}
-
-/// Whether the user pressed Ctrl-C: the program then removes its partial output. A second Ctrl-C ends
-/// it at once.
-pub(crate) fn interrupted() -> bool {
-    static LISTENING: std::sync::Once = std::sync::Once::new();
-    static FIRST: OnceLock<Instant> = OnceLock::new();
-    LISTENING.call_once(|| {
-        // Without a handler the system ends the program, and the next run removes the partial output.
-        let _ = ctrlc::set_handler(|| {
-            INTERRUPTED.store(true, Ordering::Relaxed);
-            if FIRST.get_or_init(Instant::now).elapsed() > ONE_SIGNAL {
-                std::process::exit(130);
-            }
-        });
-    });
-    INTERRUPTED.load(Ordering::Relaxed)
 }
 
 fn elements(report: &PlanReport<'_>) -> u64 {

@@ -34,15 +34,23 @@ mod view;
 
 use std::ffi::OsString;
 
-use crate::Done;
 use crate::args::Command;
 use crate::args::run::RunVerb;
 use crate::args::slices::JobVerb;
+use crate::{Done, interrupt};
 use each::{each, separated};
 use filter::{Filter, no_match};
 
 /// Runs a command, which was given in these words.
 pub(crate) fn run(command: Command, words: &[OsString]) -> Done {
+    use Command::{Convert, Create, Merge, Meta, Quantize, Split, View};
+    // The system ends a server.
+    if !matches!(command, View(_)) {
+        interrupt::listen(matches!(
+            command,
+            Convert(_) | Create(_) | Merge(_) | Meta(_) | Quantize(_) | Split(_)
+        ));
+    }
     match command {
         Command::Inspect(args) => inspect::run(&args),
         Command::View(args) => view::run(&args),

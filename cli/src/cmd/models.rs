@@ -17,9 +17,10 @@ use weighbridge::{Error, ErrorKind, Progress};
 
 use super::{Done, Filter};
 use crate::args::{DuplicatesBy, Models, SortBy, is_program};
+use crate::interrupt::Watch;
 use crate::json::{self, Versioned};
 use crate::print::{self, Bar, Column, Steps, Table, bytes, count, left, plural, right, shown};
-use crate::{Status, Stop, complain, note, settings, writing};
+use crate::{Status, Stop, complain, note, settings};
 
 pub(crate) fn run(args: &Models) -> Done {
     let (programs, mut roots): (Vec<_>, Vec<_>) =
@@ -38,8 +39,9 @@ pub(crate) fn run(args: &Models) -> Done {
     let filter = Filter::new(args.filter.as_deref());
     let passes = |name: &str| filter.passes(name, None);
     let (models, weights) = (OnceLock::new(), OnceLock::new());
+    let interrupt = Watch::new();
     let watch = |stage: InventoryStage, progress: Progress| {
-        if writing::interrupted() {
+        if interrupt.is_interrupted() {
             return ControlFlow::Break(());
         }
         match stage {
