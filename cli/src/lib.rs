@@ -122,7 +122,7 @@ fn parsed_nothing(
         }
     } else {
         // The usage and the examples may be wider than the terminal.
-        let mut out = print::stdout();
+        let mut out = print::help();
         for line in error.render().ansi().to_string().lines() {
             let indent = line.len() - line.trim_start_matches(' ').len();
             out.paragraph(line, indent + 2)?;

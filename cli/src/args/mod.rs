@@ -623,7 +623,7 @@ Examples:
   weighbridge pull Qwen/Qwen3-8B --dry-run    # the files, and their sizes"
 )]
 pub(crate) struct Pull {
-    /// Models: ORG/NAME[@REVISION][:QUANTIZATION] of the hub, also with hf:// before it and /FILE
+    /// Models: ORG/NAME[@REVISION][:TYPE] of the hub, also with hf:// before it and /FILE
     /// after it; MODEL[:TAG] of Ollama's registry, also with ollama:// before it; the https://
     /// address of a file, an index or a folder
     #[arg(required = true, value_name = "NAME")]

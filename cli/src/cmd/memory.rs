@@ -295,10 +295,7 @@ impl Measured<'_> {
             },
             (Some(total), ..) => {
                 let needed = format!("{context} tokens take {}", in_both(total));
-                match self.instead(room) {
-                    instead if instead.is_empty() => format!("no: {needed}"),
-                    instead => format!("no: {instead}. {needed}"),
-                }
+                format!("no: {needed}{}", self.instead(room))
             }
             (None, Some(_), _) => {
                 format!("no: the weights alone take {}", in_both(memory.weights()))
@@ -309,19 +306,22 @@ impl Measured<'_> {
         }
     }
 
-    /// The alternatives that would fit a room that is too small.
+    /// The alternatives that would fit a room that is too small, each after a semicolon.
     fn instead(&self, room: &RoomReport) -> String {
-        let layers = room.layers.map(|layers| match (layers, self.memory.layers.len()) {
-            (0, 1) => "its layer does not fit".to_owned(),
-            (_, 1) => "its layer fits".to_owned(),
-            (_, all) => format!("{layers} of {all} layers fit"),
-        });
         let tokens = room.max_context.map(|most| format!("with at most {} tokens", grouped(most)));
         let smaller = room.quantize_to.map(|name| format!("quantized to {name}"));
         let all: Vec<String> = tokens.into_iter().chain(smaller).collect();
+        let layers = room.layers.map(|layers| match (layers, self.memory.layers.len()) {
+            (0, 1) => "its layer does not fit".to_owned(),
+            (0, _) => "no layer fits".to_owned(),
+            (_, 1) => "its layer fits".to_owned(),
+            (_, all) => format!("{layers} of {all} layers fit"),
+        });
+        // What fits as a whole says more than that nothing else does.
+        let layers = layers.filter(|_| all.is_empty() || room.layers != Some(0));
         let whole = if layers.is_some() { "all fit" } else { "it fits" };
         let all = (!all.is_empty()).then(|| format!("{whole} {}", all.join(", or ")));
-        layers.into_iter().chain(all).collect::<Vec<_>>().join("; ")
+        layers.into_iter().chain(all).map(|it| format!("; {it}")).collect()
     }
 
     /// Divides the model among devices, and finds the file type with which it would fit whole.

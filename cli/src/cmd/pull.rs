@@ -111,7 +111,7 @@ fn names_and_files(args: &Args) -> Result<(Vec<PathBuf>, Vec<String>), Stop> {
         match (&args.revision, names.is_empty()) {
             (_, false) if is_file(&name) => files.push(name),
             (Some(revision), _) if !name.contains('@') => {
-                // ORG/NAME:QUANTIZATION: the revision stands before the colon.
+                // ORG/NAME:TYPE: the revision stands before the colon.
                 let start = name.rfind('/').unwrap_or(0);
                 let end = name[start..].find(':').map_or(name.len(), |place| start + place);
                 names.push(format!("{}@{revision}{}", &name[..end], &name[end..]).into());

@@ -7,12 +7,16 @@ mod table;
 use std::fmt::Display;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use weighbridge::Progress;
 
 pub(crate) use fields::{Amount, Fields, header};
-pub(crate) use screen::{Screen, paragraph, set_wide, stderr, stdout, stdout_columns, verbatim};
+pub(crate) use screen::{
+    Screen, help, paragraph, set_wide, stderr, stdout, stdout_columns, verbatim,
+};
 pub(crate) use table::{Column, Table, left, right};
 
 /// A rate as a whole number, to be shown.
@@ -147,54 +151,84 @@ fn left_of(state: &ProgressState, out: &mut dyn std::fmt::Write) {
     }
 }
 
+/// A bar is drawn this many milliseconds after work began, and then again after as many: short work has none, and the
+/// first guess of the time that is left is not from its first moment.
+const PACE: u64 = 200;
+
 /// A progress bar on standard error if that is a terminal; otherwise nothing.
 #[derive(Debug)]
-pub(crate) struct Bar(ProgressBar);
+struct Paced {
+    bar: ProgressBar,
+    began: Instant,
+    /// When it was drawn last, in milliseconds.
+    drawn: AtomicU64,
+}
+
+impl Paced {
+    fn new(text: &str, total: u64) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+        bar.set_style(style(text));
+        Self { bar, began: Instant::now(), drawn: AtomicU64::new(0) }
+    }
+
+    fn show(&self, done: u64, total: u64) {
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let drawn = self.drawn.load(Ordering::Relaxed);
+        let is_due = now.saturating_sub(drawn) >= PACE;
+        let change =
+            || self.drawn.compare_exchange(drawn, now, Ordering::Relaxed, Ordering::Relaxed);
+        // Of several threads, one draws it.
+        if is_due && change().is_ok() {
+            self.bar.update(|state| {
+                state.set_len(total);
+                state.set_pos(done);
+            });
+        }
+    }
+}
+
+impl Drop for Paced {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// A progress bar of bytes.
+#[derive(Debug)]
+pub(crate) struct Bar(Paced);
 
 impl Bar {
     pub(crate) fn new() -> Self {
-        let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(10));
-        bar.set_style(style("{bytes} of {total_bytes}, {bytes_per_sec}"));
-        Self(bar)
+        Self(Paced::new("{bytes} of {total_bytes}, {bytes_per_sec}", 1))
     }
 
     /// Updates the bar.
     pub(crate) fn show(&self, progress: Progress) -> ControlFlow<()> {
-        self.0.set_length(progress.total);
-        self.0.set_position(progress.done);
+        self.0.show(progress.done, progress.total);
         ControlFlow::Continue(())
     }
 }
 
 /// A progress bar that counts, as [`Bar`] shows bytes.
 #[derive(Debug)]
-pub(crate) struct Steps(ProgressBar);
+pub(crate) struct Steps {
+    bar: Paced,
+    done: AtomicU64,
+    total: u64,
+}
 
 impl Steps {
     /// A bar for this many of something, whose name is plural.
     pub(crate) fn new(of: &'static str, total: u64) -> Self {
-        let bar =
-            ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
-        bar.set_style(style("{pos} of {len} {msg}"));
-        bar.set_message(of);
-        bar.tick();
-        Self(bar)
+        let bar = Paced::new(&format!("{{pos}} of {{len}} {of}"), total);
+        // The first step may take long.
+        bar.bar.tick();
+        Self { bar, done: AtomicU64::new(0), total }
     }
 
     pub(crate) fn advance(&self, by: u64) {
-        self.0.inc(by);
-    }
-}
-
-impl Drop for Steps {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
+        let done = self.done.fetch_add(by, Ordering::Relaxed).saturating_add(by);
+        self.bar.show(done, self.total);
     }
 }
 

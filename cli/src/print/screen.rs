@@ -37,6 +37,12 @@ pub(crate) fn stdout() -> Screen<BufWriter<AutoStream<io::StdoutLock<'static>>>>
     Screen::new(BufWriter::new(anstream::stdout().lock()), width, wide)
 }
 
+/// Standard output, for the help: without a terminal, it is as wide as `COLUMNS` says.
+pub(crate) fn help() -> Screen<BufWriter<AutoStream<io::StdoutLock<'static>>>> {
+    let width = stdout_columns().or_else(stated_columns);
+    Screen::new(BufWriter::new(anstream::stdout().lock()), width, false)
+}
+
 /// Standard output for text that must not be wrapped.
 pub(crate) fn verbatim() -> Screen<BufWriter<AutoStream<io::StdoutLock<'static>>>> {
     Screen::new(BufWriter::new(anstream::stdout().lock()), None, true)
@@ -56,8 +62,12 @@ pub(crate) fn stderr() -> Screen<AutoStream<io::StderrLock<'static>>> {
 /// if the terminal does not say how wide it is: it is often out of date.
 fn columns(size: Option<(Width, Height)>, is_terminal: bool) -> Option<usize> {
     let told = size.map(|(width, _)| usize::from(width.0));
-    told.or_else(|| std::env::var("COLUMNS").ok()?.parse().ok())
-        .filter(|columns| is_terminal && *columns > 0)
+    told.or_else(stated_columns).filter(|columns| is_terminal && *columns > 0)
+}
+
+/// The columns that the environment states.
+fn stated_columns() -> Option<usize> {
+    std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0)
 }
 
 impl<W: Write> Screen<W> {

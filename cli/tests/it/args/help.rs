@@ -246,3 +246,17 @@ fn guesses_do_what_is_meant() {
     assert!(folder.path().join("whole.gguf").is_file());
     assert_eq!(run(&["convert", gguf, &at("hf"), "--to", "hf"]).status, Some(0));
 }
+
+/// Without a terminal, no line of the help is wider than `COLUMNS` says.
+#[test]
+fn the_help_fits_the_columns_that_are_stated() {
+    for verb in ["inspect", "convert", "quantize", "merge", "pull", "quality", "create", "split"] {
+        let mut program = crate::support::program(&[verb, "-h"]);
+        let ran = program.env("COLUMNS", "40").output().expect("a run");
+        let text = String::from_utf8(ran.stdout).expect("UTF-8");
+        let (before, _) = text.split_once("Examples:").unwrap_or((&text, ""));
+        for line in before.lines() {
+            assert!(line.chars().count() <= 40, "{verb}: {line}");
+        }
+    }
+}

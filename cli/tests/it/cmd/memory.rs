@@ -107,12 +107,14 @@ fn rooms() {
     let needed = json(&["memory", GGUF, "--context", "256", "--json"])["total"].clone();
     let room = (needed.as_u64().expect("a number") - 1).to_string();
     let long = told("256", &room);
-    assert!(long.contains(": no: 1 of 2 layers fit; all fit with at most "), "{long}");
+    assert!(long.contains(": no: 256 tokens take "), "{long}");
+    assert!(long.contains("; 1 of 2 layers fit; all fit with at most "), "{long}");
     let none = told("16", "1KiB");
-    assert!(
-        none.starts_with("1 KiB: no: 0 of 2 layers fit. 16 tokens take ") && !none.contains("; or"),
-        "{none}"
-    );
+    assert!(none.starts_with("1 KiB: no: 16 tokens take "), "{none}");
+    assert!(none.contains("; no layer fits\n"), "{none}");
+    // Layers that do not fit say nothing beside a context with which all fit.
+    let fewer = told("256", "2600KiB");
+    assert!(fewer.contains("MiB); it fits with at most "), "{fewer}");
     // Types that destroy the model, or need an importance matrix, are no advice.
     for kib in (0..2000).step_by(50).skip(1) {
         let name = reported(&format!("{kib}KiB"))["quantize_to"].clone();
