@@ -29,8 +29,9 @@ const ONE_SIGNAL: Duration = Duration::from_millis(300);
 /// Listens for Ctrl-C from now on. The command may be one that writes a model.
 pub(crate) fn listen(writes: bool) {
     WRITES.store(writes, Ordering::SeqCst);
-    // Without a handler the system ends the program, and the next run removes the partial output.
-    let _ = ctrlc::set_handler(on_signal);
+    // None replaces what `nohup` or a shell has set: a signal that is ignored stays so. Without a handler the system ends
+    // the program, and the next run removes the partial output.
+    let _ = ctrlc::try_set_handler(on_signal);
 }
 
 fn on_signal() {

@@ -227,13 +227,11 @@ fn a_search_for_duplicates_ends_with_ctrl_c() {
     assert_eq!(status(&mut child), Some(130));
 }
 
-/// Ctrl-C while a file is written or read, or before that: nothing is left, and the program says so.
-#[test]
+/// Writes `model.gguf`, which has 2 GiB of zeros.
 #[cfg(target_os = "linux")]
-fn an_interrupted_run_leaves_nothing() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+fn large(folder: &std::path::Path) {
     let bytes = 2u64 << 30;
-    let model = folder.path().join("model.gguf");
+    let model = folder.join("model.gguf");
     crate::support::gguf(&model, |keys| {
         keys.set_text("general.architecture", "none");
     });
@@ -246,6 +244,40 @@ fn an_interrupted_run_leaves_nothing() {
     std::fs::write(&model, &header).expect("the file");
     let opened = std::fs::File::options().write(true).open(&model).expect("the file");
     opened.set_len(header.len() as u64 - length + bytes).expect("a sparse file");
+}
+
+/// `nohup` has a program ignore that its terminal is closed.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_ignored_signal_stays_ignored() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    large(folder.path());
+    let own = program(&["hash", "model.gguf"]);
+    let mut ignoring = support::quiet("sh");
+    ignoring.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]);
+    let mut child = ignoring
+        .arg(own.get_program())
+        .args(own.get_args())
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    std::thread::sleep(Duration::from_millis(500));
+    let words = ["-HUP", &child.id().to_string()];
+    assert!(Command::new("kill").args(words).status().expect("kill").success());
+    std::thread::sleep(Duration::from_millis(300));
+    let ended = child.try_wait().expect("a status");
+    let _ = child.kill();
+    let _ = child.wait();
+    assert!(ended.is_none_or(|status| status.success()), "{ended:?}");
+}
+
+/// Ctrl-C while a file is written or read, or before that: nothing is left, and the program says so.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_interrupted_run_leaves_nothing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    large(folder.path());
     let at = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
     for words in [
         &["dump", &at("model.gguf"), "x", "-o", &at("x.npy")][..],
