@@ -72,6 +72,11 @@ fn a_sentence_says_what_does_the_same() {
             "nothing is calibrated",
         ),
         (&["python", "-m", "some.module", HF], "`weighbridge help` lists what it does"),
+        (
+            &["python", "-m", "torch.distributed.run", "x.py"],
+            "`weighbridge help` lists what it does",
+        ),
+        (&["python", "-m", "optimum.exporters.openvino"], "GGUF, safetensors and MLX are written"),
         (&["text-generation-server", "quantize", "o/n", "x"], "nothing is calibrated"),
         (&["lmdeploy", "lite", "auto_awq", HF], "nothing is calibrated"),
         (&["lmdeploy", "serve", "api_server", HF], "serves no models"),
