@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::verify::{Consistency, check_consistency};
+use super::verify::{Consistency, check_consistency, narrow_alignment};
 use super::{account, modules};
 use crate::bytes::blob_behind;
 use crate::container::gguf::write::model_keys;
@@ -16,7 +16,8 @@ use crate::store::{Encoding, Store};
 use crate::write::{Builder, PageChange, WriteOptions, WritePlan};
 
 /// Plans one file from a model in several files, or a copy of a single file. `alignment` is the
-/// alignment of the tensor data in bytes: any power of two in GGUF, 64 or 8 in safetensors.
+/// alignment of the tensor data in bytes: any power of two in GGUF, 64 or 8 in safetensors. A note says that llama.cpp
+/// aborts with less than 32.
 ///
 /// # Errors
 ///
@@ -27,6 +28,9 @@ pub fn merge(model: &Model, alignment: Option<u64>) -> Result<WritePlan> {
     builder.one_file();
     if let Some(alignment) = alignment {
         builder.alignment(alignment);
+        if model.encoding() == Encoding::Gguf {
+            narrow_alignment(alignment).into_iter().for_each(|note| builder.note(note));
+        }
     }
     account::complete(model, &mut builder)?;
     builder.plan()

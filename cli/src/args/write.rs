@@ -126,7 +126,7 @@ pub(crate) struct Split {
     #[arg(long, conflicts_with_all = ["max_shard_size", "max_tensors"])]
     pub(crate) join: bool,
     /// With --join, align the tensor data: for safetensors its start, to 8 bytes like the safetensors crate,
-    /// or to 64; for GGUF every tensor, to any power of two
+    /// or to 64; for GGUF every tensor, to any power of two, of which llama.cpp reads 32 and above
     #[arg(long, value_name = "BYTES", requires = "join", overrides_with = "align")]
     pub(crate) align: Option<u64>,
     #[command(flatten)]
@@ -172,7 +172,7 @@ pub(crate) struct Merge {
     #[command(flatten)]
     pub(crate) dst: Destination,
     /// Align the tensor data: for safetensors its start, to 8 bytes like the safetensors crate, or to 64;
-    /// for GGUF every tensor, to any power of two
+    /// for GGUF every tensor, to any power of two, of which llama.cpp reads 32 and above
     #[arg(long, value_name = "BYTES", overrides_with = "align")]
     pub(crate) align: Option<u64>,
     #[command(flatten)]

@@ -44,6 +44,10 @@ pub(super) fn prepare(args: &Merge) -> Result<Prepared, Stop> {
 
 /// Plans to merge the models of a recipe.
 fn merged(args: &Merge) -> Result<Prepared, Stop> {
+    if args.align.is_some() {
+        let fault = "a merge of several models is not aligned: align the merged model, `weighbridge merge MERGED DST --align BYTES`";
+        return Err(Stop::Usage(fault.to_owned()));
+    }
     let text = std::fs::read_to_string(&args.src)
         .map_err(|error| failure::io(&args.src, "cannot read the recipe", error))?;
     let open = |name: &str| args.writing.open.runnable(Path::new(name));

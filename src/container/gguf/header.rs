@@ -13,7 +13,10 @@ use crate::metadata::{self, HeaderEncoding, Item, ItemKind, Metadata, ValueType}
 use crate::shape;
 use crate::store::{ArrayListing, ListedArray, Note, check_count, check_range, cut_short};
 
-/// The alignment of tensor data without `general.alignment` (`GGUF_DEFAULT_ALIGNMENT`).
+/// The key of the alignment of the tensor data.
+pub(crate) const ALIGNMENT_KEY: &str = "general.alignment";
+
+/// The alignment of tensor data without [`ALIGNMENT_KEY`] (`GGUF_DEFAULT_ALIGNMENT`).
 const ALIGNMENT: u64 = 32;
 
 /// The largest number of dimensions in ggml (`GGML_MAX_DIMS`).
@@ -268,7 +271,7 @@ impl<'a> GgufParser<'a> {
         let start = self.here();
         self.value(value_type, 0).map_err(|error| named(self, error))?;
         let value = (start, self.here());
-        if self.held(key) == b"general.alignment" {
+        if self.held(key) == ALIGNMENT_KEY.as_bytes() {
             self.alignment =
                 self.alignment(value_type, value).map_err(|error| named(self, error))?;
         }
@@ -343,7 +346,7 @@ impl<'a> GgufParser<'a> {
         }
         if value_type != ValueType::U32 {
             let name = value_type.name();
-            self.refused(at, || format!("general.alignment is a {name}, not a u32"))?;
+            self.refused(at, || format!("{ALIGNMENT_KEY} is a {name}, not a u32"))?;
         }
         Ok(alignment)
     }

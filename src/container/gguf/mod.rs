@@ -7,6 +7,7 @@ mod split;
 pub(crate) mod write;
 
 use super::Container;
+pub(crate) use header::ALIGNMENT_KEY;
 pub(super) use read::open_source_as;
 
 /// The GGUF container's row in [`CONTAINERS`](super::CONTAINERS).

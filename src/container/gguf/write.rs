@@ -6,6 +6,7 @@ use super::super::writer::{
     DocumentKinds, Layout, NewArray, NewFile, NewModel, NewPart, NewTensor, Placement, Shards,
     Writer,
 };
+use super::header::ALIGNMENT_KEY;
 use crate::dialect::Dialect;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -136,7 +137,6 @@ const LONGEST_NAME: usize = 63;
 const MOST_DIMENSIONS: usize = 4;
 /// The alignment of the tensor data, in bytes, if [`ALIGNMENT_KEY`] is absent.
 const ALIGNMENT: u64 = 32;
-const ALIGNMENT_KEY: &str = "general.alignment";
 
 /// Lays out a file with these keys and arrays, in the given order.
 ///

@@ -3,6 +3,7 @@
 
 use crate::arch::{Resolution, family, graph, other_models};
 use crate::bytes::Text;
+use crate::container::gguf::ALIGNMENT_KEY;
 use crate::dtype::DType;
 use crate::engines::{llama_cpp, mlx_lm};
 use crate::json::Json;
@@ -17,7 +18,10 @@ pub(super) fn faults(store: &Store, resolution: &Resolution) -> Vec<String> {
     match (store.encoding(), store.container()) {
         (Encoding::Gguf, _) => match lone_experts(resolution) {
             Some(fault) => vec![fault],
-            None => narrow_alignment(store).into_iter().chain(graph_faults(store)).collect(),
+            None => {
+                let alignment = store.metadata().u64(ALIGNMENT_KEY).and_then(narrow_alignment);
+                alignment.into_iter().chain(graph_faults(store)).collect()
+            }
         },
         (_, "mlx") => match MlxReader::of(store, resolution) {
             Some(MlxReader { fault, program: None }) => vec![fault],
@@ -31,12 +35,12 @@ pub(super) fn faults(store: &Store, resolution: &Resolution) -> Vec<String> {
     }
 }
 
-/// The fault of a file whose tensors are aligned to fewer bytes than ggml requires (`TENSOR_ALIGNMENT`): tried with ggml
-/// 0.25.3, which aborts with 8 and 16.
-fn narrow_alignment(store: &Store) -> Option<String> {
+/// The fault of a GGUF file whose tensors are aligned to fewer bytes than ggml requires (`TENSOR_ALIGNMENT`): tried with
+/// ggml 0.25.3, which aborts with 8 and 16.
+pub(in crate::ops) fn narrow_alignment(alignment: u64) -> Option<String> {
     const LEAST: u64 = 32;
-    let alignment = store.metadata().u64("general.alignment").filter(|bytes| *bytes < LEAST)?;
-    Some(format!("general.alignment is {alignment}: llama.cpp aborts with less than {LEAST}"))
+    (alignment < LEAST)
+        .then(|| format!("{ALIGNMENT_KEY} is {alignment}: llama.cpp aborts with less than {LEAST}"))
 }
 
 /// The fault of a directory with a quantized tensor that mlx-lm's class has in plain form only.
@@ -126,7 +130,9 @@ fn graph_faults(store: &Store) -> Vec<String> {
         return vec!["no clip.projector_type: llama.cpp does not load the file".to_owned()];
     }
     let architecture = store.metadata().str("general.architecture").unwrap_or_default();
-    let wrong = wrong_types(store.metadata().iter(), architecture);
+    let mut wrong = wrong_types(store.metadata().iter(), architecture);
+    // The header's reader reports the type of this key, with its offset.
+    wrong.retain(|wrong| wrong.key != ALIGNMENT_KEY);
     if !wrong.is_empty() {
         let fault = |WrongType { key, found, required }: &WrongType| {
             let (found, required) = (found.name(), required.name());

@@ -437,10 +437,27 @@ fn an_alignment_with_which_llama_cpp_aborts() {
     for (alignment, aborts) in [(8, true), (16, true), (32, false), (64, false)] {
         let path = folder.path().join(format!("{alignment}.gguf"));
         let plan = ops::merge(&model, Some(alignment)).expect("a plan");
+        let notes = plan.notes.clone();
         plan.run(&path, &WriteOptions::new()).expect("written");
         let found =
             ops::check_consistency(&Model::open(&path).expect("a model"), Strictness::Strict);
-        let faults = found.expect("checked").faults.join("; ");
-        assert_eq!(faults.contains("llama.cpp aborts with less than 32"), aborts, "{faults}");
+        // The plan says what `verify` finds.
+        let fault = format!("general.alignment is {alignment}: llama.cpp aborts with less than 32");
+        assert_eq!(found.expect("checked").faults.contains(&fault), aborts);
+        assert_eq!(notes.contains(&fault), aborts, "{notes:?}");
     }
+}
+
+/// The reader of the header says it, with the offset.
+#[test]
+fn a_wrong_type_of_the_alignment_is_said_once() {
+    let file = Gguf::new()
+        .key("general.architecture", Kv::text("llama"))
+        .key("general.alignment", Kv::I32(32));
+    let model = OpenOptions::new().open_memory("model.gguf", file.build()).expect("a file");
+    let found = ops::check_consistency(&model, Strictness::Default).expect("checked");
+    let opened: Vec<String> = model.notes().iter().map(|note| note.text.clone()).collect();
+    let all: Vec<&String> = opened.iter().chain(&found.notes).chain(&found.faults).collect();
+    let of_key = all.iter().filter(|text| text.contains("general.alignment"));
+    assert_eq!(of_key.count(), 1, "{all:#?}");
 }

@@ -105,6 +105,17 @@ fn refusals() {
     insta::assert_snapshot!(told.join("\n"));
 }
 
+#[test]
+fn a_merge_of_several_models_is_not_aligned() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let recipe = "merge_method: passthrough\nmodels:\n  - model: x\n";
+    std::fs::write(at("recipe.yml"), recipe).expect("written");
+    let ran = run(&["merge", &at("recipe.yml"), &at("out.gguf"), "--align", "64"]);
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.err.contains("align the merged model"), "{}", ran.err);
+}
+
 /// The name of a file of another container would hide what is in it.
 #[test]
 fn files_written_unchanged_are_not_named_otherwise() {
