@@ -1,7 +1,7 @@
 //! llama.cpp's adapters: `NAME.lora_a` and `NAME.lora_b` for each changed tensor `NAME`.
 
 use super::pairs::{paired, rank_of};
-use super::{Activation, Adapter, Layout, LowRankPair};
+use super::{Activation, Adapter, LORA, Layout, LowRankPair};
 use crate::arch::Dialect;
 use crate::error::{Error, Result};
 use crate::model::Model;
@@ -63,6 +63,7 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
         scale: None,
         rank_stabilized: false,
         is_tied: false,
+        kind: LORA.to_owned(),
         base,
         products,
         wholes: Vec::new(),

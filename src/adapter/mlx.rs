@@ -3,8 +3,9 @@
 //! `LoRALinear.fuse` and its relatives in mlx-lm 0.32.2 (`tuner/lora.py`, `tuner/dora.py`).
 
 use super::pairs::{paired, rank_of};
-use super::{Adapter, Layout, LowRankPair, WholeTensor};
+use super::{Adapter, LORA, Layout, LowRankPair, WholeTensor};
 use crate::arch::Dialect;
+use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
 use crate::model::Model;
@@ -28,6 +29,10 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
         scale: None,
         rank_stabilized: false,
         is_tied: true,
+        kind: match kind {
+            "lora" | "dora" => LORA.to_owned(),
+            other => Text::new(other.as_bytes()).brief(),
+        },
         base: config.get("model").and_then(Json::as_str).map(str::to_owned),
         products: Vec::new(),
         wholes: Vec::new(),

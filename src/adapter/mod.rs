@@ -22,6 +22,9 @@ use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::model::{Model, Tensor};
 
+/// The kind of most adapters.
+const LORA: &str = "LoRA";
+
 /// A LoRA adapter: low-rank changes of a model's matrices.
 ///
 /// Opening reads headers and the adapter's config. The matrices are read when the adapter is
@@ -37,6 +40,7 @@ pub struct Adapter {
     rank_stabilized: bool,
     /// Whether an output matrix that is the embedding takes the changes of the embedding alone.
     is_tied: bool,
+    kind: String,
     base: Option<String>,
     products: Vec<LowRankPair>,
     /// Tensors that it has instead of the model's.
@@ -219,6 +223,11 @@ impl Adapter {
     /// `q_proj` or `attn_q`, in the order of the file.
     pub fn targets(&self) -> Vec<&str> {
         kinds(self.products.iter().map(|product| product.target.as_str()))
+    }
+
+    /// The kind of adapter: `LoRA`, or what its config states instead, such as `IA3`.
+    pub fn kind(&self) -> &str {
+        &self.kind
     }
 
     /// The reason why the adapter cannot be merged; `None` if it can.

@@ -2,8 +2,9 @@
 //! `adapter_model.safetensors`.
 
 use super::pairs::{paired, rank_of};
-use super::{Activation, Adapter, Layout, LowRankPair, Parameters, TokenRows, WholeTensor};
+use super::{Activation, Adapter, LORA, Layout, LowRankPair, Parameters, TokenRows, WholeTensor};
 use crate::arch::Dialect;
+use crate::bytes::Text;
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, Map};
 use crate::model::Model;
@@ -26,7 +27,8 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
         obstacle.get_or_insert(Error::unsupported(fault).advise(advice));
     }
     let mut parts = AdapterParts::default();
-    for tensor in model.stored_tensors() {
+    let kind = kind(config);
+    for tensor in model.stored_tensors().filter(|_| kind.is_read()) {
         // PEFT saves the base's own embedding beside a changed one, and a module beside its trained copy.
         let name = tensor.name();
         if name.ends_with(".base_layer.weight") || name.contains(".original_module.") {
@@ -57,6 +59,7 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
         scale: None,
         rank_stabilized: flag(config, "use_rslora"),
         is_tied: flag(config, "ensure_weight_tying"),
+        kind: kind.name(),
         base: config.get("base_model_name_or_path").and_then(Json::as_str).map(str::to_owned),
         products,
         wholes: wholes(parts.wholes, config),
@@ -263,12 +266,65 @@ fn activation(config: &Map<String, Json>) -> Result<Option<Activation>> {
     Ok(Some(Activation::new(tokens, KEY)))
 }
 
+/// The advice for adapters that another program can merge.
+const MERGE_ELSEWHERE: &str = "merge it with the program that trained it (in PEFT, merge_and_unload), and convert the model which that saves";
+
+/// A `peft_type`.
+#[derive(Clone, Copy, Debug)]
+struct PeftType<'c>(&'c str);
+
+/// The type of adapter that a config states.
+fn kind(config: &Map<String, Json>) -> PeftType<'_> {
+    PeftType(config.get("peft_type").and_then(Json::as_str).unwrap_or("LORA"))
+}
+
+impl PeftType<'_> {
+    /// The types that PEFT 0.21.2 merges into no weights: those that learn a prompt, and those whose changes depend on the
+    /// input.
+    const WITHOUT_WEIGHTS: [&'static str; 11] = [
+        "PROMPT_TUNING",
+        "MULTITASK_PROMPT_TUNING",
+        "P_TUNING",
+        "PREFIX_TUNING",
+        "CPT",
+        "CARTRIDGE",
+        "ADAPTION_PROMPT",
+        "POLY",
+        "XLORA",
+        "LILY",
+        "SHADOW",
+    ];
+
+    fn is(self, name: &str) -> bool {
+        self.0.eq_ignore_ascii_case(name)
+    }
+
+    /// Whether its tensors are read.
+    fn is_read(self) -> bool {
+        self.is("LORA") || self.is("TRAINABLE_TOKENS")
+    }
+
+    /// Whether PEFT merges it into the weights of the model.
+    fn has_weights(self) -> bool {
+        !Self::WITHOUT_WEIGHTS.iter().any(|name| self.is(name))
+    }
+
+    fn name(self) -> String {
+        if self.is("LORA") { LORA.to_owned() } else { Text::new(self.0.as_bytes()).brief() }
+    }
+}
+
 /// The reason why an adapter with this config cannot be merged.
 fn obstacle(config: &Map<String, Json>) -> Option<Error> {
-    let refuse = |key: &str, fault: String| Some(Error::unsupported(fault).in_key(key));
-    let kind = config.get("peft_type").and_then(Json::as_str).unwrap_or("LORA");
-    if !["lora", "trainable_tokens"].iter().any(|known| kind.eq_ignore_ascii_case(known)) {
-        return refuse("peft_type", format!("{kind}, but only LORA can be merged"));
+    let kind = kind(config);
+    if !kind.is_read() {
+        let error = Error::unsupported(format!("{}, but only LORA can be merged", kind.name()));
+        return Some(error.in_key("peft_type").advise(match kind.has_weights() {
+            true => MERGE_ELSEWHERE,
+            false => {
+                "it adds to the input or depends on it, so no model has it merged: run it with PEFT"
+            }
+        }));
     }
     const REFUSED: [(&str, &str); 3] = [
         ("enable_lora", "the adapter changes parts of fused matrices, with a grouped B"),
@@ -283,9 +339,7 @@ fn obstacle(config: &Map<String, Json>) -> Option<Error> {
         };
         if set {
             let error = Error::unsupported(format!("{why}, so it cannot be merged")).in_key(key);
-            return Some(error.advise(
-                "merge it with the program that trained it (in PEFT, merge_and_unload), and convert the model which that saves",
-            ));
+            return Some(error.advise(MERGE_ELSEWHERE));
         }
     }
     if let Some(obstacle) = Parameters::obstacle(config) {

@@ -118,6 +118,8 @@ pub struct NamesReport<'m> {
 pub struct AdapterReport {
     /// `peft` or `gguf`.
     pub format: &'static str,
+    /// The kind of adapter: `LoRA`, or what its config states instead, such as `IA3`.
+    pub kind: String,
     /// The model that it was trained on, if stated.
     pub base_model: Option<String>,
     /// The distinct ranks, ascending.
@@ -141,6 +143,7 @@ impl AdapterReport {
     fn new(adapter: &Adapter) -> Self {
         Self {
             format: adapter.format(),
+            kind: adapter.kind().to_owned(),
             base_model: adapter.base_model().map(str::to_owned),
             ranks: adapter.ranks(),
             alpha: adapter.alpha(),

@@ -334,6 +334,28 @@ fn adapter_with(change: impl FnOnce(&mut serde_json::Value)) -> TempDir {
     ])
 }
 
+/// PEFT merges other adapters than LoRA into the weights, except those that learn a prompt or depend on the input.
+#[test]
+fn other_types_of_peft() {
+    for (stated, kind, advice) in [
+        ("IA3", "IA3", "merge_and_unload"),
+        ("BOFT", "BOFT", "merge_and_unload"),
+        ("PREFIX_TUNING", "PREFIX_TUNING", "run it with PEFT"),
+        ("xlora", "xlora", "run it with PEFT"),
+        ("lora", "LoRA", ""),
+    ] {
+        let adapter = adapter_with(|config| config["peft_type"] = stated.into());
+        let model = Model::open(adapter.path()).expect("a directory");
+        let adapter = Adapter::of(&model).expect("read").expect("an adapter");
+        assert_eq!(adapter.kind(), kind);
+        let said = adapter.obstacle().and_then(weighbridge::Error::advice).unwrap_or_default();
+        assert_eq!(advice.is_empty(), adapter.obstacle().is_none(), "{said}");
+        assert!(said.to_string().contains(advice), "{said}");
+        // Its tensors have other meanings than the names of LoRA's.
+        assert_eq!(adapter.is_empty(), kind != "LoRA", "{}", adapter.summary());
+    }
+}
+
 #[test]
 fn refuses_what_is_more_than_a_product() {
     let base = lora("llama/base");

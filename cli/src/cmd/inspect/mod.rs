@@ -179,7 +179,7 @@ fn fields(store: &Model, report: &InspectReport<'_>) -> Result<Fields, Stop> {
         if let Some(base) = &adapter.base_model {
             fields.add("adapter of", Text::new(base.as_bytes()).to_string());
         }
-        fields.add("adapter", format!("LoRA: {}", adapter.summary));
+        fields.add("adapter", format!("{}: {}", adapter.kind, adapter.summary));
         if let Some(obstacle) = &adapter.obstacle {
             fields.add("not mergeable", obstacle.clone());
         }

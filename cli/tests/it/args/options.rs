@@ -376,6 +376,10 @@ fn adapters_that_cannot_be_merged_say_why() {
     assert!(line("adapter of").is_some_and(|line| line.ends_with("org/base")), "{shown}");
     let report = json(&["inspect", text(folder.path()), "--json"]);
     assert_eq!(report["summary"]["base_models"], serde_json::json!(["org/base"]));
+    std::fs::write(folder.path().join("adapter_config.json"), r#"{"peft_type": "IA3"}"#)
+        .expect("a file");
+    let shown = run(&["inspect", text(folder.path())]).out;
+    assert!(shown.contains("IA3: no matrix that can be merged"), "{shown}");
 }
 
 /// The model of an adapter may have another name on this machine, or another path than where it was trained.
