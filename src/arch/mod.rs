@@ -37,7 +37,7 @@ pub(crate) mod tower;
 pub(crate) mod transform;
 mod undecoded;
 pub(crate) mod variant;
-mod wrapper;
+pub(crate) mod wrapper;
 
 pub use crate::dialect::Dialect;
 pub(crate) use architecture::Instead;

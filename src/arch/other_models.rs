@@ -20,11 +20,14 @@ const ADAPTER: &str = "a LoRA adapter of a diffusion model, which makes images o
 const TOWERS: &str =
     "the vision or audio model and the projector of a language model, which is a file of its own";
 
+/// The modules that hold a diffusion model in a checkpoint with other models, which ComfyUI-GGUF's converter removes.
+pub(crate) const MODULES: [&str; 2] = ["model.diffusion_model.", "diffusion_model."];
+
 /// The beginnings of tensors' names in checkpoints of Stable Diffusion, Flux and their relatives, and in adapters of
 /// kohya's scripts.
 const NAMES: &[(&str, &str)] = &[
-    ("model.diffusion_model.", KIND),
-    ("diffusion_model.", KIND),
+    (MODULES[0], KIND),
+    (MODULES[1], KIND),
     ("first_stage_model.", KIND),
     ("double_blocks.", KIND),
     ("joint_blocks.", KIND),

@@ -480,7 +480,7 @@ fn prefixes(
     let bare = || {
         store
             .tensors()
-            .map(|tensor| wrapper::unwrapped(&tensor.name().spelling(), &none).0.into_owned())
+            .map(|tensor| wrapper::without_pieces(&tensor.name().spelling()).into_owned())
     };
     if bare().any(|name| is_of_layers(&name) && !is_auxiliary(&name)) {
         return String::new();

@@ -89,6 +89,11 @@ pub(super) fn unwrapped<'n>(name: &'n str, own: &OwnPieces) -> (Cow<'n, str>, St
     }
 }
 
+/// A name without the pieces of programs that wrap a model.
+pub(crate) fn without_pieces(name: &str) -> Cow<'_, str> {
+    unwrapped(name, &OwnPieces::default()).0
+}
+
 /// Modules that hold a language model within another model.
 const LANGUAGE_MODELS: [&str; 4] = ["language_model", "text_model", "llm", "thinker"];
 

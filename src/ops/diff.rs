@@ -4,6 +4,7 @@ mod beside;
 mod clipping;
 mod configs;
 mod error;
+mod prefix;
 mod report;
 
 use std::collections::{HashMap, HashSet};
@@ -21,6 +22,7 @@ pub use beside::differing_files;
 pub use clipping::{ClippedValue, Clipping};
 pub use configs::{ConfigDifference, StatedValue};
 pub use error::MeanError;
+use prefix::Prefix;
 pub use report::{
     DiffReport, DiffedModel, DiffedTensor, DifferentTensor, DifferentValues, UnreadTensor,
     WorstElement,
@@ -63,7 +65,7 @@ pub struct TensorPairs {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TensorPair {
-    /// The name in both models.
+    /// The name in both models, without the prefix that only one of them has.
     pub name: String,
     /// The tensor in the first model.
     pub a: Tensor,
@@ -176,7 +178,7 @@ impl ModelDiff {
 impl TensorPairs {
     /// Pairs the tensors of two models by canonical name, and tensors without a canonical name by
     /// stored name. If the architecture of either model is unknown, all tensors are paired by
-    /// stored name. Of [auxiliary](crate::arch::Auxiliary) tensors, those are compared that change results: those of vision
+    /// stored name; if no name is in common, without a prefix that the names of one model have, which a note names. Of [auxiliary](crate::arch::Auxiliary) tensors, those are compared that change results: those of vision
     /// and audio models, projectors and layers that predict further tokens, and the divisors of rotary frequencies that GGUF
     /// stores. Those of a directory follow from its config, and are compared with the config.
     ///
@@ -212,8 +214,16 @@ impl TensorPairs {
         let auxiliary = a.resolution()?.auxiliary.iter().chain(&b.resolution()?.auxiliary);
         let auxiliary = auxiliary.filter(|tensor| canonical || !tensor.is_of_another_part());
         let auxiliary: HashSet<&str> = auxiliary.map(|tensor| tensor.stored.as_str()).collect();
-        let of_b = tensors(b, canonical, &auxiliary)?;
-        let places = (0..).zip(&of_b).map(|(n, view)| (view.name().to_owned(), n));
+        let [of_a, of_b] = [a, b].map(|model| tensors(model, canonical, &auxiliary));
+        let (of_a, of_b) = (of_a?, of_b?);
+        let prefix = if canonical { None } else { Prefix::of(&of_a, &of_b) };
+        notes.extend(prefix.as_ref().map(Prefix::note));
+        let bare = |tensor: &Tensor, is_b: bool| {
+            let prefix = prefix.as_ref().filter(|prefix| prefix.of_b == is_b);
+            let name = tensor.name();
+            prefix.map_or_else(|| name.to_owned(), |prefix| prefix.without(name).into_owned())
+        };
+        let places = (0..).zip(&of_b).map(|(n, view)| (bare(view, true), n));
         let places: HashMap<String, usize> = places.collect();
         let mut of_b: Vec<Option<Tensor>> = of_b.into_iter().map(Some).collect();
         let are_tied = [a, b].into_iter().all(|model| is_tied(model) || has_copy(model));
@@ -230,9 +240,9 @@ impl TensorPairs {
             config: configs::differing_values(a, b),
             notes,
         };
-        for a in tensors(a, canonical, &auxiliary)? {
-            let same = places.get(a.name()).and_then(|&n| of_b.get_mut(n)?.take());
-            let name = a.name().to_owned();
+        for a in of_a {
+            let name = bare(&a, false);
+            let same = places.get(&name).and_then(|&n| of_b.get_mut(n)?.take());
             match same.or_else(|| pairs.tied("B", b, &name)) {
                 Some(b) => pairs.both.push(pair(name, a, b)),
                 None => pairs.only_a.push(a),

@@ -349,6 +349,39 @@ fn vision_models_are_compared() {
     assert_eq!(diff(&d, &d, 0.0).tensors.len(), 1);
 }
 
+/// Programs that wrap a model, and checkpoints of several models, have a prefix.
+#[test]
+fn names_that_differ_by_a_prefix() {
+    let bare = || plain(&[("blocks.0.q", &[1], &[1.0]), ("blocks.0.k", &[1], &[2.0])]);
+    for (prefix, shown) in [
+        ("model.diffusion_model.", "model.diffusion_model."),
+        ("_orig_mod.module.", "the pieces of a wrapper"),
+        ("base_model.model.", "the pieces of a wrapper"),
+        ("anything.else.", "anything.else."),
+    ] {
+        let names = ["q", "k"].map(|name| format!("{prefix}blocks.0.{name}"));
+        let whole = || plain(&[(&names[0], &[1], &[1.0]), (&names[1], &[1], &[3.0])]);
+        for (which, a, b) in [("A", whole(), bare()), ("B", bare(), whole())] {
+            let found = diff(&a, &b, 0.0);
+            let note = format!("names of {which} are compared without {shown}");
+            assert!(found.notes.contains(&note), "{:?}", found.notes);
+            let pairs: Vec<_> =
+                found.tensors.iter().map(|t| (&*t.pair.name, t.outcome.is_difference())).collect();
+            assert_eq!(pairs, [("blocks.0.q", false), ("blocks.0.k", true)], "{prefix}");
+            assert!(found.only_a.is_empty() && found.only_b.is_empty());
+        }
+    }
+    // A checkpoint has other models beside it.
+    let a = plain(&[("model.diffusion_model.x", &[1], &[1.0]), ("vae.y", &[1], &[1.0])]);
+    let found = diff(&a, &plain(&[("x", &[1], &[1.0])]), 0.0);
+    assert_eq!(names(&found), [vec![], vec!["vae.y".to_owned()], vec![]]);
+    // Names in common are compared as they stand.
+    let a = plain(&[("p.x", &[1], &[1.0]), ("p.y", &[1], &[1.0])]);
+    let b = plain(&[("p.x", &[1], &[1.0]), ("y", &[1], &[1.0])]);
+    let found = diff(&a, &b, 0.0);
+    assert_eq!((found.only_a.len(), found.only_b.len()), (1, 1));
+}
+
 #[test]
 fn nothing_in_common_is_an_error() {
     let (a, b) = (plain(&[("x", &[1], &[1.0])]), plain(&[("y", &[1], &[1.0])]));
