@@ -6,6 +6,7 @@ mod read;
 mod resolve;
 mod scheme;
 mod stated;
+mod tied;
 mod unjoined;
 mod weight_map;
 #[cfg(feature = "write")]

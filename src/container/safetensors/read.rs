@@ -11,7 +11,7 @@ use super::super::{DetectedPath, OpenOptions, Probe, Strictness, foreign, groups
 use super::header::SafetensorsHeader;
 use super::stated::{StatedScheme, left_over};
 use super::weight_map::WeightMap;
-use super::{header, resolve, scheme, unjoined};
+use super::{header, resolve, scheme, tied, unjoined};
 use crate::bytes::{Files, Source};
 use crate::error::{Error, Result};
 use crate::store::folder::QUANTIZATION_DOCUMENTS;
@@ -316,9 +316,6 @@ fn keep_listed(parsed: &mut [SafetensorsHeader], files: &[String], map: &WeightM
     before.saturating_sub(count(parsed))
 }
 
-/// Names of a shared embedding in the modules that use it.
-const SHARED: [&[u8]; 2] = [b"encoder.embed_tokens.weight", b"decoder.embed_tokens.weight"];
-
 /// Checks that every tensor of the index is in the file that the index names.
 fn check_map(indexed: &mut Indexed, map: &WeightMap, files: &[String]) -> Result<()> {
     // The position of each of the map's files among the opened files.
@@ -328,17 +325,15 @@ fn check_map(indexed: &mut Indexed, map: &WeightMap, files: &[String]) -> Result
         map.files.iter().map(|name| places.get(name.as_str()).copied()).collect();
     // The index mostly lists names in the same order as the files.
     let mut guess = 0;
-    let has_embedding = indexed.find(b"shared.weight").is_some();
     let (mut copies, mut parts) = (Vec::new(), Vec::new());
     for (name, file) in map.iter() {
         let found = if indexed.is_named(guess, name) { Some(guess) } else { indexed.find(name) };
         let Some(number) = found else {
-            // T5's published indexes list the names under which its modules share one embedding.
-            if has_embedding && SHARED.contains(&name) {
-                copies.push(String::from_utf8_lossy(name).into_owned());
+            let text = String::from_utf8_lossy(name);
+            if let Some(serving) = tied::serving(indexed, name) {
+                copies.push((text.into_owned(), serving));
                 continue;
             }
-            let text = String::from_utf8_lossy(name);
             if scheme::is_part_of_plain(indexed, &text) {
                 parts.push(text.into_owned());
                 continue;
@@ -361,10 +356,11 @@ fn check_map(indexed: &mut Indexed, map: &WeightMap, files: &[String]) -> Result
             return Err(Error::malformed(fault).in_tensor(crate::bytes::Text::new(name)));
         }
     }
-    if !copies.is_empty() {
+    if let Some((_, serving)) = copies.first() {
         let root = indexed.root().to_path_buf();
-        let listed = copies.join(" and ");
-        indexed.note(&root, format!("the index lists {listed}, which shared.weight serves as"));
+        let listed: Vec<&str> = copies.iter().map(|(name, _)| &**name).collect();
+        let listed = listed.join(" and ");
+        indexed.note(&root, format!("the index lists {listed}, which {serving} serves as"));
     }
     if let Some(first) = parts.first() {
         let root = indexed.root().to_path_buf();

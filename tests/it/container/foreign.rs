@@ -820,6 +820,50 @@ fn an_index_may_list_the_modules_of_a_shared_embedding() {
     assert!(error.contains("no file contains it"), "{error}");
 }
 
+/// The index of CodeShell lists the embedding, and its files have the output matrix alone: transformers ties both.
+#[test]
+fn an_index_may_list_a_matrix_that_is_tied_to_another() {
+    let opened = |stored: &str, listed: &str, config: serde_json::Value| {
+        let file = Safetensors::new().tensor(stored, "F32", &[2, 2], f32s(&[1.0; 4]));
+        let map = json!({stored: "model.safetensors", listed: "model.safetensors"});
+        let files = folder(&[
+            ("model.safetensors", file.build()),
+            ("config.json", config.to_string().into_bytes()),
+            ("model.safetensors.index.json", json!({"weight_map": map}).to_string().into_bytes()),
+        ]);
+        Model::open(files.path()).map(|model| notes(&model)).map_err(|error| told(&error))
+    };
+    let (wte, head) = ("transformer.wte.weight", "lm_head.weight");
+    for (stored, listed, config) in [
+        (head, wte, json!({"model_type": "kclgpt"})),
+        (head, wte, json!({"model_type": "gpt2"})),
+        (wte, head, json!({"model_type": "gpt2"})),
+        (
+            "model.embed_tokens.weight",
+            head,
+            json!({"model_type": "llama", "tie_word_embeddings": true}),
+        ),
+        (
+            "embed_tokens.weight",
+            head,
+            json!({"model_type": "x", "text_config": {"tie_word_embeddings": true}}),
+        ),
+    ] {
+        let noted = opened(stored, listed, config).expect("tied");
+        assert!(noted.contains(&format!("lists {listed}, which {stored} serves as")), "{noted}");
+    }
+    for (stored, listed, config) in [
+        ("model.embed_tokens.weight", head, json!({"model_type": "llama"})),
+        (head, wte, json!({"model_type": "kclgpt", "tie_word_embeddings": false})),
+        (head, "transformer.ln_f.weight", json!({"model_type": "kclgpt"})),
+        (head, "transformer.h.0.wte.weight", json!({"model_type": "kclgpt"})),
+        ("transformer.ln_f.weight", wte, json!({"model_type": "kclgpt"})),
+    ] {
+        let error = opened(stored, listed, config).expect_err("not tied");
+        assert!(error.contains("no file contains it"), "{error}");
+    }
+}
+
 /// transformers reads both lists.
 #[test]
 fn tokens_that_only_the_config_of_the_tokenizer_lists_are_added() {
