@@ -363,6 +363,11 @@ OF_MLX_LM = [
         | {"final_logit_softcapping": 20.0, "output_multiplier": 0.5, "tie_word_embeddings": False},
     ),
 ]  # fmt: skip
+# Models that denoise a text as a whole, and the classes that compute the same with a causal mask.
+WITHOUT_MASK = [
+    ("Dream", "qwen2", H | {"num_key_value_heads": 1, "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": False}),
+    ("rnd1", "qwen3_moe", H | {"num_key_value_heads": 1, "head_dim": 4, "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": False, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "norm_topk_prob": True}),
+]
 TOKENS = [5, 7, 4, 11, 7]
 # The positions whose logits are kept.
 LAST = 2
@@ -462,12 +467,77 @@ def case_of_mlx_lm(name, model_type, numbers):
     }
 
 
+def case_without_mask(model_type, of, numbers):
+    """A model that denoises a text as a whole. Its class is code of its publisher, and computes what a causal class does without the mask."""
+    config = transformers.CONFIG_MAPPING[of](**copy.deepcopy(numbers), attn_implementation="eager")
+    model = transformers.AutoModelForCausalLM.from_config(config).float().eval()
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        shapes = {key: list(array.shape) for key, array in load_file(Path(folder) / "model.safetensors").items()}
+        save_file({key: values(key, shape) for key, shape in shapes.items()}, Path(folder) / "model.safetensors", {"format": "pt"})
+        model = type(model).from_pretrained(folder, attn_implementation="eager").float().eval()
+    with torch.no_grad():
+        mask = torch.zeros(1, 1, len(TOKENS), len(TOKENS))
+        logits = model(input_ids=torch.tensor([TOKENS]), attention_mask=mask, use_cache=False).logits[0]
+    return {
+        "name": model_type,
+        "config": {"model_type": model_type} | numbers,
+        "tensors": dict(sorted(shapes.items())),
+        "logits": [[float(f"{value:.5g}") for value in row] for row in logits[-LAST:].tolist()],
+    }
+
+
+def case_of_codeshell():
+    """CodeShell's class is code of its publisher. StarCoder 2's computes the same, with q, k and v apart and other names."""
+    heads, keys, layers = 4, 2, 2
+    config = {
+        "model_type": "kclgpt", "architectures": ["CodeShellForCausalLM"], "vocab_size": 13, "n_embd": 16, "n_layer": layers, "n_head": heads, "n_positions": 32,
+        "n_inner": None, "num_query_groups": keys, "group_query_attention": True, "position_embedding_type": "rope", "rope_scaling": None,
+        "activation_function": "gelu_pytorch_tanh", "layer_norm_epsilon": 1e-5, "scale_attn_weights": True,
+    }
+    width, of_keys = 16, 16 // heads * keys
+    shapes = {"lm_head.weight": [13, width], "transformer.ln_f.weight": [width], "transformer.ln_f.bias": [width]}
+    for layer in range(layers):
+        for module, shape in (
+            ("ln_1", [width]), ("ln_2", [width]), ("attn.c_attn", [width + 2 * of_keys, width]), ("attn.c_proj", [width, width]),
+            ("mlp.c_fc", [4 * width, width]), ("mlp.c_proj", [width, 4 * width]),
+        ):
+            name = f"transformer.h.{layer}.{module}"
+            shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+    names = {
+        "lm_head": "lm_head", "transformer.ln_f": "model.norm", "transformer.h": "model.layers", "ln_1": "input_layernorm", "ln_2": "post_attention_layernorm",
+        "attn.c_proj": "self_attn.o_proj", "attn.c_attn": "self_attn.c_attn",
+    }
+    weights = {}
+    for key, shape in shapes.items():
+        array = torch.from_numpy(values(key, shape))
+        for own, other in names.items():
+            key = key.replace(own, other)
+        parts = zip("qkv", array.split([width, of_keys, of_keys])) if "c_attn" in key else [("", array)]
+        weights |= {key.replace("c_attn", f"{part}_proj"): values_of for part, values_of in parts}
+    model = transformers.Starcoder2ForCausalLM(transformers.Starcoder2Config(
+        vocab_size=13, hidden_size=width, intermediate_size=4 * width, num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=keys,
+        max_position_embeddings=32, norm_epsilon=1e-5, sliding_window=None, pad_token_id=0, tie_word_embeddings=True,
+    )).eval()
+    missing, unknown = model.load_state_dict(weights | {"model.embed_tokens.weight": weights["lm_head.weight"]}, strict=False)
+    assert not missing and not unknown, (missing, unknown)
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([TOKENS]), use_cache=False).logits[0]
+    return {
+        "name": "kclgpt, with the embedding stored as the output matrix",
+        "config": config,
+        "tensors": dict(sorted(shapes.items())),
+        "logits": [[float(f"{value:.5g}") for value in row] for row in logits[-LAST:].tolist()],
+    }
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
         folder = Path(sys.argv[1] if len(sys.argv) > 1 else made)
         found = [case(*row, folder / str(number)) for number, row in enumerate(CASES)]
         found += [drawn(name, folder / name) for name in DRAWN]
     found += [case_of_mlx_lm(*row) for row in OF_MLX_LM]
+    found += [case_of_codeshell(), *(case_without_mask(*row) for row in WITHOUT_MASK)]
     about = f"transformers {transformers.__version__}, mlx-lm {mlx_lm.__version__}, xtask/oracles/classes.py"
     lines = ",\n".join(json.dumps(row, separators=(",", ":"), allow_nan=False) for row in found)
     path = Path(__file__).resolve().parents[2] / "tests/data/classes.json"

@@ -69,9 +69,11 @@ fn shares_experts(reader: &ConfigReader<'_>) -> Option<bool> {
     Some(shared.or(width)?.value > 0)
 }
 
-/// Whether the config, or else its class, ties the output matrix to the embedding.
+/// Whether the config, or else its class or family, ties the output matrix to the embedding.
 pub(crate) fn ties(reader: &ConfigReader<'_>) -> bool {
-    let stated = key("tie_embeddings").and_then(|key| reader.field(key, check::flag).ok()?);
-    let usual = || transformers::ties_by_default(&reader.architecture.value) == Some(true);
-    stated.map_or_else(usual, |tied| tied.value)
+    let Some(key) = key("tie_embeddings") else { return false };
+    let stated = reader.field(key, check::flag).ok().flatten().map(|tied| tied.value);
+    let of_class = || transformers::ties_by_default(&reader.architecture.value);
+    let of_family = || reader.field_or_default(key, check::flag).ok().flatten();
+    stated.or_else(of_class).or_else(|| Some(of_family()?.value)).unwrap_or(false)
 }
