@@ -274,15 +274,19 @@ impl Footprint {
             Err(error) => return Err(error),
         };
         let mut footprint = Self::empty(layers);
+        footprint.encodes = match &plan {
+            Some(plan) => plan.encodes(),
+            None => encodes(model)?,
+        };
         let kept = match &plan {
             Some(plan) => Ok(plan.layers.iter().map(|layer| of_plan(model, plan, layer)).collect()),
+            None if footprint.encodes => Ok(vec![Kept::Nothing; layers]),
             None => (0..layers).map(|layer| without_plan(model, config, layer)).collect(),
         };
         match kept {
             Ok(kept) => footprint.kept = kept,
             Err(reason) => footprint.unknown = Some(reason),
         }
-        footprint.encodes = plan.as_ref().is_some_and(Plan::encodes);
         if let Some(Plan { encoder: Some(encoder), .. }) = &plan {
             let rows = footprint.kept.iter().map(|kept| match kept {
                 Kept::Rows { keys, values, .. } => keys + values,
@@ -563,6 +567,19 @@ fn without_plan(model: &Model, config: &ModelConfig, layer: usize) -> Result<Kep
         Kept::Nothing if attends() => of_config(config, layer),
         kept => Ok(kept),
     }
+}
+
+/// Whether the model encodes a text as a whole, by the lines of its family.
+fn encodes(model: &Model) -> Result<bool> {
+    let lines = model.resolution()?.architecture.and_then(|family| family.decoder);
+    let config = model.document("config.json");
+    let is_set = |key: &str| config.is_some_and(|config| config[key].as_bool() == Some(true));
+    let mut attention = lines.into_iter().flatten().filter(|line| line.block == "attention");
+    Ok(attention.any(|line| match line.values {
+        ["bidirectional"] => true,
+        ["bidirectional", "unless", key] => !is_set(key),
+        _ => false,
+    }))
 }
 
 /// The state that a layer keeps, by the keys of the config: a row of keys and one of values.

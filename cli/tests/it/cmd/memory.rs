@@ -328,3 +328,21 @@ fn the_cache_of_a_scheme_that_is_not_decoded() {
     let refused = run(&["run", "logits", path, "--ids", "1,2"]);
     assert!(refused.err.contains("codes of exl3"), "{}", refused.err);
 }
+
+/// An encoder keeps no keys and values, whether the decoder computes it or not.
+#[test]
+fn an_encoder_that_is_not_computed_keeps_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = support::root().join("tests/fixtures/hf/bert-f32");
+    let weights = "model.safetensors";
+    std::fs::copy(source.join(weights), folder.path().join(weights)).expect("a copy");
+    let config = std::fs::read_to_string(source.join("config.json")).expect("a config");
+    let mut config: Value = serde_json::from_str(&config).expect("JSON");
+    config["position_embedding_type"] = "relative_key".into();
+    for (is_decoder, keeps) in [(false, false), (true, true)] {
+        config["is_decoder"] = is_decoder.into();
+        std::fs::write(folder.path().join("config.json"), config.to_string()).expect("a file");
+        let report = json(&["memory", &folder.path().to_string_lossy(), "--json"]);
+        assert_eq!(report["cache"].as_u64() > Some(0), keeps, "{report}");
+    }
+}
