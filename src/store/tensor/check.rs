@@ -422,6 +422,20 @@ impl StoredTensor<'_> {
         Ok(values)
     }
 
+    /// Whether the tensor is a bound of values that is infinite, and so bounds nothing: the layers of Gemma 4's vision and
+    /// audio models have such bounds by default.
+    fn is_no_bound(&self, kind: FindingKind, value: f64) -> bool {
+        const BOUNDS: [(&str, f64); 4] = [
+            (".input_max", f64::INFINITY),
+            (".input_min", f64::NEG_INFINITY),
+            (".output_max", f64::INFINITY),
+            (".output_min", f64::NEG_INFINITY),
+        ];
+        let name = self.name().spelling();
+        let is_bound = |&(end, none): &(&str, f64)| name.ends_with(end) && value == none;
+        kind == FindingKind::Infinite && self.elements() == 1 && BOUNDS.iter().any(is_bound)
+    }
+
     fn findings_of_values(&self, values: &ValueScan, findings: &mut Vec<Finding>) {
         let of = values.count;
         let mut found = |kind, seen: Occurrences, offset| {
@@ -431,7 +445,7 @@ impl StoredTensor<'_> {
         for (kind, seen) in
             [(FindingKind::Nan, values.nan), (FindingKind::Infinite, values.infinite)]
         {
-            if seen.count > 0 {
+            if seen.count > 0 && !self.is_no_bound(kind, seen.value) {
                 found(kind, seen, self.offset_of(seen.first));
             }
         }

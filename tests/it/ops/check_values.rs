@@ -133,6 +133,22 @@ fn rows_that_start_with_their_scale() {
     ");
 }
 
+/// A bound that is infinite bounds nothing.
+#[test]
+fn infinite_bounds() {
+    for (name, value, count) in [
+        ("mlp.input_max", f32::INFINITY, 0),
+        ("mlp.output_min", f32::NEG_INFINITY, 0),
+        ("mlp.input_min", f32::INFINITY, 1),
+        ("mlp.output_max", f32::NAN, 1),
+        ("mlp.scale", f32::INFINITY, 1),
+    ] {
+        let file = Safetensors::new().tensor(name, "F32", &[], f32s(&[value]));
+        let model = open_as(file.build(), Strictness::Default).unwrap();
+        assert_eq!(found(&model, name).0.len(), count, "{name}: {value}");
+    }
+}
+
 #[test]
 fn plain_floats() {
     let two = [1.5, f32::NAN, -2.0, f32::NEG_INFINITY, f32::NAN, 0.0];
