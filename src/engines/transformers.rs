@@ -133,8 +133,16 @@ pub(crate) fn defaults(model_type: &str) -> &'static [(&'static str, Constant)] 
 /// Whether the class of a `model_type` ties the output matrix to the embedding if `config.json` does
 /// not say so. `None` if the table has no class for it.
 pub(crate) fn ties_by_default(model_type: &str) -> Option<bool> {
-    let known = class(model_type).filter(|class| !class.defaults.is_empty());
-    known.map(|class| class.ties)
+    known(model_type).map(|class| class.ties)
+}
+
+/// Whether transformers has a class for a `model_type`.
+pub(crate) fn has_class(model_type: &str) -> bool {
+    known(model_type).is_some()
+}
+
+fn known(model_type: &str) -> Option<&'static Class> {
+    class(model_type).filter(|class| !class.defaults.is_empty())
 }
 
 /// Whether a language model of this `model_type` has a causal class.

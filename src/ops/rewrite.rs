@@ -285,8 +285,8 @@ fn check_gguf(model: &Model) -> Result<()> {
         ),
         (false, false) => (
             "the metadata of a safetensors file cannot be changed",
-            "convert the model to GGUF, whose metadata can be changed, or save the tensors again with the package \
-             safetensors: save_file(load_file(SRC), DST, metadata={\"format\": \"pt\"})",
+            "convert the model to GGUF, whose metadata can be changed. `weighbridge convert SRC DST --to safetensors` \
+             writes format=pt, and the package safetensors any key: save_file(load_file(SRC), DST, metadata={...})",
         ),
     };
     Err(Error::unsupported(fault).advise(advice).in_file(store.path()))

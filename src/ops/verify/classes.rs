@@ -110,10 +110,14 @@ fn places(
     // A class for another task than a language model's reads the tensors of its head.
     let of_task =
         |class: &str| class.contains("For") && !HEADLESS.iter().any(|end| class.ends_with(end));
-    let instead = match class.is_some_and(of_task) {
-        false => "mlx-lm does not load the model, transformers ignores the tensor",
-        true => "mlx-lm does not load the model, which has a head that only transformers computes",
+    let model_type = root.get("model_type").and_then(Json::as_str).unwrap_or_default();
+    let rest = match (class.is_some_and(of_task), transformers::has_class(model_type)) {
+        (true, _) => ", which has a head that only transformers computes",
+        (false, true) => ", transformers ignores the tensor",
+        // Such a class is code of its publisher.
+        (false, false) => "",
     };
+    let instead = format!("mlx-lm does not load the model{rest}");
     if let [first, others @ ..] = resolution.unknown.as_slice()
         && !resolution.has_towers()
     {

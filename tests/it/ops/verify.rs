@@ -448,6 +448,9 @@ fn tensors_beside_those_of_the_class() {
     assert!(one.contains("model.extra is not a known tensor: mlx-lm does not load"), "{one}");
     let own = found_with(&["model.extra"], |config| config["architectures"] = json!(["Own"]));
     assert!(own.contains("does not load the model, transformers ignores the tensor"), "{own}");
+    let unknown = found_with(&["model.extra"], |config| config["model_type"] = "xverse".into());
+    assert!(unknown.contains("mlx-lm does not load the model"), "{unknown}");
+    assert!(!unknown.contains("transformers"), "{unknown}");
     let head = |config: &mut Json| config["architectures"] = json!(["LlamaForTokenClassification"]);
     let head = found_with(&["model.extra"], head);
     assert!(head.contains("a head that only transformers computes"), "{head}");

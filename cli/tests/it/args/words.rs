@@ -519,6 +519,7 @@ fn files_of_the_working_folder_need_no_folder() {
         &folder.path().join("x.safetensors").to_string_lossy(),
         "format=pt",
     ]);
+    assert!(said.contains("convert SRC DST --to safetensors` writes format=pt"), "{said}");
     assert!(said.contains("save_file(load_file(SRC)"), "{said}");
 }
 
