@@ -93,6 +93,47 @@ fn an_output_matrix_that_equals_the_embedding_of_a_class_that_ties_them() {
     }
 }
 
+/// CodeShell as published: the output matrix alone, a config that states neither that it is the embedding nor the width of
+/// the network. llama.cpp requires both.
+#[test]
+fn an_output_matrix_alone_is_the_embedding_of_a_family_that_ties_them() {
+    let config = json!({"model_type": "kclgpt", "n_embd": 8, "n_layer": 1, "n_head": 4, "num_query_groups": 2,
+        "n_positions": 16, "n_inner": null, "vocab_size": 5, "layer_norm_epsilon": 1e-5});
+    let mut file = Safetensors::new().tensor("lm_head.weight", "F32", &[5, 8], f32s(&[0.5; 40]));
+    for (module, rows, columns) in [
+        ("ln_f", 8, 0),
+        ("h.0.ln_1", 8, 0),
+        ("h.0.ln_2", 8, 0),
+        ("h.0.attn.c_attn", 16, 8),
+        ("h.0.attn.c_proj", 8, 8),
+        ("h.0.mlp.c_fc", 32, 8),
+        ("h.0.mlp.c_proj", 8, 32),
+    ] {
+        let shape: Vec<u64> = [rows, columns].into_iter().filter(|of| *of > 0).collect();
+        let values = |count: u64| f32s(&(0..count).map(|n| n as f32).collect::<Vec<_>>());
+        let name = |end: &str| format!("transformer.{module}.{end}");
+        file = file.tensor(&name("weight"), "F32", &shape, values(shape.iter().product())).tensor(
+            &name("bias"),
+            "F32",
+            &[rows],
+            values(rows),
+        );
+    }
+    let files = folder(&[
+        ("model.safetensors", file.build()),
+        ("config.json", config.to_string().into_bytes()),
+    ]);
+    let model = Model::open(files.path()).expect("a model");
+    let (_out, back, _) = written(&model, &ConvertOptions::new(&GGUF).one_file(true), "x.gguf");
+    for name in ["token_embd.weight", "output.weight"] {
+        assert_eq!(back.stored_tensor(name).expect(name).shape(), [5, 8]);
+    }
+    let number = |key: &str| back.metadata().u64(&format!("codeshell.{key}"));
+    assert_eq!(number("feed_forward_length"), Some(32));
+    assert_eq!(number("attention.head_count_kv"), Some(2));
+    assert_eq!(values(&back, "layers.0.attention.k.bias"), [8.0, 9.0, 10.0, 11.0]);
+}
+
 /// PEFT trains a copy of a module to save, and leaves the output matrix as it was.
 #[test]
 fn a_trained_embedding_leaves_the_output_matrix_as_it_was() {
