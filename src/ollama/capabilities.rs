@@ -51,6 +51,7 @@ fn of_gguf(model: &Model) -> Vec<String> {
     let keys = model.metadata();
     let Some(architecture) = keys.str("general.architecture") else { return Vec::new() };
     if keys.str("general.type").is_some_and(|kind| kind != "model")
+        || model.is_projector()
         || other_models::named(architecture).is_some()
     {
         return Vec::new();

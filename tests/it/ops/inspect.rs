@@ -31,16 +31,17 @@ fn encoders_give_embeddings() {
 /// Files that are no model of their own can do nothing, whatever their architecture.
 #[test]
 fn parts_of_models_have_no_capabilities() {
-    let capabilities = |kind: &str| {
+    let capabilities = |kind: &str, architecture: &str| {
         let file = Gguf::new()
-            .key("general.architecture", Kv::text("llama"))
+            .key("general.architecture", Kv::text(architecture))
             .key("general.type", Kv::text(kind))
             .tensor("t", DType::F32, &[1], f32s(&[1.0]));
         let model = OpenOptions::new().open_memory("file", file.build()).expect("a model");
         ops::summarize(&model).capabilities
     };
-    assert_eq!(capabilities("model"), ["completion"]);
-    assert!(capabilities("mmproj").is_empty());
+    assert_eq!(capabilities("model", "llama"), ["completion"]);
+    assert!(capabilities("mmproj", "llama").is_empty());
+    assert!(capabilities("model", "clip").is_empty());
     // Neither can an encoder that is followed by a decoder.
     let list = lists::LISTS.iter().find(|list| list.name == "t5").expect("a list");
     let (model, form) = (own(list), Form::HuggingFace);
