@@ -153,6 +153,7 @@ static AUXILIARY: &[(&str, &str)] = &[
     ("*.input_scale",                "a scale for activations, not for weights"),
     ("*.activation_scale",           "a scale for activations, not for weights"),
     ("*.qscale_act",                 "a scale for activations, not for weights"),
+    ("*scaled_fp8",                  "a mark of ComfyUI that weights have a scale"),
     ("*.kv_scale",                   "a scale for the cache of keys and values, not for weights"),
     ("*.k_scale",                    "a scale for the key cache, not for weights"),
     ("*.v_scale",                    "a scale for the value cache, not for weights"),

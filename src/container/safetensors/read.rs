@@ -262,11 +262,16 @@ fn build(mut builder: StoreBuilder, files: Vec<SafetensorsHeader>) -> Result<Ind
 /// Joins the parts of tensors quantized by the schemes that this container supports, and refuses the
 /// values of arrays that are not numbers by themselves.
 fn gather(indexed: &mut Indexed, options: &OpenOptions) -> Result<()> {
-    let faults = match StatedScheme::of(indexed.documents()).is_some() {
+    let is_stated = StatedScheme::of(indexed.documents()).is_some();
+    // Most models have no codes, and need no look at their names.
+    if !is_stated && !indexed.dtypes().any(unjoined::may_be_code) {
+        return Ok(());
+    }
+    let faults = match is_stated {
         true => scheme::gather(indexed, &options.limits)?,
         false => {
             check_packed(indexed, options)?;
-            scheme::gather_named(indexed, &options.limits)?
+            scheme::gather_unstated(indexed, &options.limits)?
         }
     };
     let stated = StatedScheme::of(indexed.documents());

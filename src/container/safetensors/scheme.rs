@@ -1,5 +1,5 @@
 //! Checkpoints of quantization schemes other than ggml's and MLX's: GPTQ, AWQ, compressed-tensors,
-//! ModelOpt, bitsandbytes, torchao, FP8, gpt-oss. Each stores a weight in several arrays. They are joined
+//! ModelOpt, bitsandbytes, torchao, FP8, gpt-oss, ComfyUI. Each stores a weight in several arrays. They are joined
 //! into one tensor with the name it has in the unquantized checkpoint.
 
 use std::collections::{HashMap, HashSet};
@@ -43,12 +43,14 @@ static SCHEMES: &[Scheme] = &[
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".SCB", Part::Scale), (".weight_format", Part::Description)], needed: &[Part::Scale], settle: bitsandbytes_int8 },
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale", Part::Scale), (".weight_scale_2", Part::GlobalScale), (".pre_quant_scale", Part::InputFactor)], needed: &[Part::Scale, Part::GlobalScale], settle: e2m1 },
     Scheme { head: ".compressed", tensor: ".weight", companions: &[(".bitmask", Part::Bitmask), (".shape", Part::Description), (".weight_scale", Part::Scale)], needed: &[Part::Bitmask, Part::Description], settle: sparse },
-    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale", Part::Scale), (".weight_zero_point", Part::ZeroPoint)], needed: &[Part::Scale], settle: elements },
+    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale", Part::Scale), (".weight_zero_point", Part::ZeroPoint), (".comfy_quant", Part::Description)], needed: &[Part::Scale], settle: elements },
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale_inv", Part::Scale)], needed: &[Part::Scale], settle: elements },
     // Quark, which names its modules' quantizers.
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_quantizer.scale", Part::Scale), (".weight_quantizer.zero_point", Part::ZeroPoint)], needed: &[Part::Scale], settle: elements },
     // Quanto's integers and floats of 8 bits.
     Scheme { head: ".weight._data", tensor: ".weight", companions: &[(".weight._scale", Part::Scale)], needed: &[Part::Scale], settle: elements },
+    // ComfyUI's older files, which have an array `scaled_fp8` too.
+    Scheme { head: ".weight", tensor: ".weight", companions: &[(".scale_weight", Part::Scale)], needed: &[Part::Scale], settle: floats },
     // Mistral's consolidated files.
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".qscale_weight", Part::Scale)], needed: &[Part::Scale], settle: floats },
     // DeepSeek's own names.
@@ -64,7 +66,7 @@ static SCHEMES: &[Scheme] = &[
 static ACTIVATIONS: &[(&str, &[(&str, Part)])] = &[
     (".weight", &[
         (".input_scale", Part::ActivationScale), (".activation_scale", Part::ActivationScale), (".qscale_act", Part::ActivationScale),
-        (".input_zero_point", Part::ActivationZeroPoint), (".input_scale_ub", Part::ActivationBound), (".output_scale", Part::OutputScale),
+        (".scale_input", Part::ActivationScale), (".input_zero_point", Part::ActivationZeroPoint), (".input_scale_ub", Part::ActivationBound), (".output_scale", Part::OutputScale),
         (".input_quantizer.scale", Part::ActivationScale), (".input_quantizer.zero_point", Part::ActivationZeroPoint),
         (".output_quantizer.scale", Part::OutputScale), (".output_quantizer.zero_point", Part::OutputZeroPoint),
     ]),
@@ -81,31 +83,49 @@ const NAMED: &str = "bitsandbytes__";
 /// joined.
 pub(super) fn gather(indexed: &mut Indexed, limits: &Limits) -> Result<HashMap<u32, String>> {
     let schemes = possible(indexed, SCHEMES);
-    join(indexed, &schemes, limits)
+    join(indexed, &schemes, |_, _| true, limits)
 }
 
-/// Like [`gather`], for files without a document that states a scheme: an array may state it.
-pub(super) fn gather_named(indexed: &mut Indexed, limits: &Limits) -> Result<HashMap<u32, String>> {
-    let named = |scheme: &'static Scheme| {
-        let (end, _) = scheme.companions.iter().find(|(end, _)| end.contains(NAMED))?;
-        Some((scheme, end.as_bytes()))
-    };
-    let named: Vec<_> = SCHEMES.iter().filter_map(named).collect();
-    let is_named = |listed: ListedArray<'_>| {
-        named.iter().any(|(_, end)| listed.name.as_bytes().ends_with(end))
+/// Like [`gather`], for files without a document that states a scheme: an array may state it, and every scheme multiplies
+/// floats of 8 bits by their scale.
+pub(super) fn gather_unstated(
+    indexed: &mut Indexed,
+    limits: &Limits,
+) -> Result<HashMap<u32, String>> {
+    let endings: Vec<_> = SCHEMES.iter().flat_map(named).collect();
+    let is_concerned = |listed: ListedArray<'_>| {
+        is_small_float(&listed)
+            || endings.iter().any(|end| listed.name.as_bytes().ends_with(end.as_bytes()))
     };
     let mut numbers = 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX);
-    if !numbers.any(|number| indexed.get(number).is_some_and(is_named)) {
+    if !numbers.any(|number| indexed.get(number).is_some_and(is_concerned)) {
         return Ok(HashMap::new());
     }
-    let schemes = named.iter().map(|(scheme, _)| *scheme);
-    let schemes = possible(indexed, schemes);
-    join(indexed, &schemes, limits)
+    let schemes = possible(indexed, SCHEMES);
+    let applies = |listed: &ListedArray<'_>, scheme: &'static Scheme| {
+        is_small_float(listed) || named(scheme).next().is_some()
+    };
+    join(indexed, &schemes, applies, limits)
 }
 
+/// The endings of the names of arrays that state the scheme.
+fn named(scheme: &'static Scheme) -> impl Iterator<Item = &'static str> {
+    scheme.companions.iter().map(|(end, _)| *end).filter(|end| end.contains(NAMED))
+}
+
+/// Whether numbers are floats of 8 bits, each with a sign.
+fn is_small_float(listed: &ListedArray<'_>) -> bool {
+    matches!(
+        listed.dtype,
+        Ok(DType::F8_E4M3 | DType::F8_E5M2 | DType::F8_E4M3FNUZ | DType::F8_E5M2FNUZ)
+    )
+}
+
+/// Joins the arrays of each head that a scheme applies to.
 fn join(
     indexed: &mut Indexed,
     schemes: &[PossibleScheme],
+    applies: impl Fn(&ListedArray<'_>, &'static Scheme) -> bool,
     limits: &Limits,
 ) -> Result<HashMap<u32, String>> {
     let mut faults = HashMap::new();
@@ -113,6 +133,9 @@ fn join(
         Checkpoint { limits, has_middle_zero_points: has_middle_zero_points(indexed)? };
     for head in 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX) {
         for (scheme, companions) in schemes {
+            if !indexed.get(head).is_some_and(|listed| applies(&listed, scheme)) {
+                continue;
+            }
             match try_scheme(indexed, head, scheme, companions, &checkpoint) {
                 Ok(true) => {
                     faults.remove(&head);
@@ -731,6 +754,14 @@ fn floats(found: &CheckpointArrays<'_>) -> Interpretation {
 /// 8-bit elements; the shape of the scale gives the range of each factor. Bytes with powers of two are
 /// E2M1 codes.
 fn elements(found: &CheckpointArrays<'_>) -> Interpretation {
+    if let Some(text) = found.read(Part::Description)? {
+        // ComfyUI's other formats order the scales for a kernel, or rotate the weight.
+        let stated = crate::store::document::parse(&text, found.checkpoint.limits)?;
+        let format = stated.get("format").and_then(Json::as_str).unwrap_or_default();
+        if !format.starts_with("float8_") {
+            return Ok(None);
+        }
+    }
     let scale = found.part(Part::Scale);
     let dtype = match found.head.dtype {
         Ok(DType::I8) if scale.is_some_and(|scale| is_wide(&scale)) => DType::SCALED_I8,

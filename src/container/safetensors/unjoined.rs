@@ -42,10 +42,6 @@ pub(super) fn find(
     faults: &HashMap<u32, String>,
 ) -> BTreeMap<u32, String> {
     let count = u32::try_from(indexed.len()).unwrap_or(u32::MAX);
-    // Most models need no look at their names.
-    if stated.is_none() && !indexed.dtypes().any(may_be_code) {
-        return BTreeMap::new();
-    }
     let (mut codes, mut companions) = (Vec::new(), Vec::new());
     for number in (0..count).filter(|number| !indexed.is_grouped(*number)) {
         match indexed.get(number).map(|listed| kind(&listed)) {
@@ -102,7 +98,7 @@ fn kind(listed: &ListedArray<'_>) -> Kind {
 }
 
 /// Whether a dtype is one of integers or of floats with at most 8 bits.
-fn may_be_code(dtype: DType) -> bool {
+pub(super) fn may_be_code(dtype: DType) -> bool {
     dtype.descriptor().packing == Packing::Plain
         && (dtype.bits() <= 8 || dtype.is_integer())
         && dtype != DType::BOOL

@@ -531,6 +531,48 @@ fn what_uqff_leaves_over_is_no_model() {
     assert!(Model::open(files.path().join("residual.safetensors")).is_ok());
 }
 
+/// Floats of 8 bits are multiplied by their scale in every scheme, so no document needs to state it.
+#[test]
+fn scaled_floats_are_decoded_without_a_document() {
+    let weight = |name: &str| {
+        // 1, 2, -2 and 0.5 in E4M3.
+        Safetensors::new().tensor(name, "F8_E4M3", &[2, 2], vec![0x38, 0x40, 0xc0, 0x30])
+    };
+    let format = |stated: &str| (stated.len() as u64, stated.as_bytes().to_vec());
+    let name = "layers.0.up.weight";
+    let (length, stated) = format(r#"{"format": "float8_e4m3fn"}"#);
+    let one = |shape: &[u64], file: Safetensors, scale: &str| {
+        file.tensor(scale, "F32", shape, f32s(&[0.5]))
+    };
+    for file in [
+        one(&[], weight(name), "layers.0.up.weight_scale"),
+        one(&[1], weight(name), "layers.0.up.scale_weight")
+            .tensor("layers.0.up.scale_input", "F32", &[], f32s(&[3.0]))
+            .tensor("scaled_fp8", "F8_E4M3", &[2], vec![0; 2]),
+        one(&[], weight(name), "layers.0.up.weight_scale").tensor(
+            "layers.0.up.comfy_quant",
+            "U8",
+            &[length],
+            stated,
+        ),
+    ] {
+        let files = folder(&[("m.safetensors", file.build())]);
+        let model = Model::open(files.path().join("m.safetensors")).unwrap();
+        let values = model.stored_tensor(name).unwrap().dequantize().unwrap();
+        assert_eq!(&values[..], [0.5, 1.0, -1.0, 0.25]);
+    }
+    // ComfyUI's blocks of 32 have their scales in the order of a kernel.
+    let (length, stated) = format(r#"{"format": "mxfp8"}"#);
+    let file = weight(name)
+        .tensor("layers.0.up.weight_scale", "F8_E8M0", &[2, 1], vec![0x7f; 2])
+        .tensor("layers.0.up.comfy_quant", "U8", &[length], stated);
+    let files = folder(&[("m.safetensors", file.build())]);
+    let model = Model::open(files.path().join("m.safetensors")).unwrap();
+    let error = model.stored_tensor(name).unwrap().dequantize().unwrap_err();
+    let said = told(&error);
+    assert!(said.contains("codes of ComfyUI's format mxfp8, which is not supported"), "{said}");
+}
+
 #[test]
 fn codes_of_comfyui_are_called_so() {
     let stated = br#"{"format": "nvfp4"}"#.to_vec();
