@@ -105,7 +105,10 @@ pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {
     // value.
     let is_gguf = probe.head.starts_with(b"GGUF")
         && matches!(probe.head.get(4..8), Some([1..=3, 0, 0, 0] | [0, 0, 0, 1..=3]));
-    if !is_gguf && probe.head.get(257..262) == Some(b"ustar") {
+    if is_gguf {
+        return None;
+    }
+    if probe.head.get(257..262) == Some(b"ustar") {
         let error = Error::new(ErrorKind::Unsupported, "a tar archive");
         return Some(error.advise(UNPACK));
     }
@@ -398,6 +401,9 @@ fn starts(text: &[u8], with: &str) -> bool {
 
 /// The error for an XML document, such as the answer of a storage server that has no such file. HTML may be XML too.
 fn xml(text: &[u8]) -> Option<Error> {
+    if text.first() != Some(&b'<') {
+        return None;
+    }
     let shown = String::from_utf8_lossy(text);
     let is_xml = starts(text, "<?xml") && !shown.to_ascii_lowercase().contains("<html");
     if !is_xml && !starts(text, "<error>") {

@@ -457,6 +457,7 @@ impl DType {
     }
 
     /// The dtype with this ggml type code, including the codes of ik_llama.cpp.
+    #[inline]
     pub fn from_ggml(code: u32) -> Option<Self> {
         let row = *BY_GGML.get(usize::try_from(code).ok()?)?;
         DTYPES.get(usize::from(row)).map(|row| row.dtype)
@@ -516,6 +517,7 @@ impl DType {
     }
 
     /// Whether llama.cpp supports the type: codes 0 to 42, except those removed.
+    #[inline]
     pub fn is_ggml(self) -> bool {
         self.descriptor().ggml.is_some_and(|code| code <= 42)
     }
