@@ -67,6 +67,7 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
         base,
         products,
         wholes: Vec::new(),
+        bases: Vec::new(),
         rows: Vec::new(),
         activation,
         obstacle: obstacle.map(|error| error.in_file(model.path())),

@@ -46,6 +46,12 @@ impl Adapter {
         let within = |error: Error| error.in_file(self.path());
         check_architecture(base, self).map_err(within)?;
         self.check_products_alone().map_err(within)?;
+        if let Some(other) = self.other_bases(base).map_err(within)?.first() {
+            let fault =
+                "the adapter was trained with another tensor than the base model has, and holds it";
+            let error = Error::unsupported(fault).in_tensor(&other.stored);
+            return Err(within(error.advise("merge it into the model that it was trained on")));
+        }
         let alpha = self.common_alpha().map_err(within)?;
         let mut changed = self.canonical_products(base).map_err(within)?;
         if changed.contains_key(EMBEDDING) && !base.has(OUTPUT) {

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::json::Json;
 use crate::model::{Adaptation, EMBEDDING, Model, OUTPUT, ProductUse, Tensor};
 use crate::rounding::f32_of;
-use crate::store::{Encoding, Part};
+use crate::store::Encoding;
 
 /// A note on an adapter that changes the embedding or the output matrix of a model in which both are one.
 const UNTIED: &str = "the model uses its embedding as output matrix, and the adapter changes one of the two: \
@@ -23,6 +23,10 @@ const UNTIED: &str = "the model uses its embedding as output matrix, and the ada
 /// The same for an adapter whose products change the embedding.
 const BOTH: &str = "its change of the embedding also changes the output matrix, which is the same tensor, as in \
      PEFT's merge; in training, the output matrix was that of the base";
+
+/// A note on an adapter that holds another embedding or output matrix than the model's.
+const BASE: &str = "it was trained on a model with another embedding or output matrix, for example for more tokens, and \
+     holds that one: it takes the place of the model's";
 
 /// A part of an adapter that changes a tensor under a name of the adapter's dialect.
 trait Changes {
@@ -129,6 +133,31 @@ impl Adapter {
         Ok(())
     }
 
+    /// The embeddings and output matrices of the base that differ from those of the model. PEFT saves them if their rows were
+    /// added to, or changed by a product, and loads them again.
+    pub(super) fn other_bases(&self, model: &Model) -> Result<Vec<&WholeTensor>> {
+        let mut others = Vec::new();
+        for base in &self.bases {
+            let is_output = self.is(model, base, OUTPUT);
+            if !is_output && !self.is(model, base, EMBEDDING) {
+                continue;
+            }
+            let own = match replaced(model, self, base)? {
+                None if is_output && model.has(EMBEDDING) => Some(model.tensor(EMBEDDING)?),
+                own => own,
+            };
+            let other = self.stored(&base.stored)?;
+            // Of another width, it is another model's, which its products say.
+            let Some(own) = own.filter(|own| own.shape().last() == other.shape().last()) else {
+                continue;
+            };
+            if !own.has_values_of(&other)? {
+                others.push(base);
+            }
+        }
+        Ok(others)
+    }
+
     /// The model with the adapter merged, after what was merged before.
     fn merged_into(&self, model: &Model, factor: f64) -> Result<Model> {
         self.check_content()?;
@@ -136,11 +165,17 @@ impl Adapter {
         check_factor(self, factor)?;
         let (path, mut notes) = (Text::from_path(self.path()), model.merged().to_vec());
         notes.extend(self.unread());
-        let untied = untied(model, self)?;
+        let bases = self.other_bases(model)?;
+        if !bases.is_empty() {
+            notes.push(format!("{path}: {BASE}"));
+        }
+        let wholes: Vec<&WholeTensor> = self.wholes.iter().chain(bases).collect();
+        let untied = untied(model, self, &wholes)?;
         if untied.is_some() {
             notes.push(format!("{path}: {UNTIED}"));
         }
-        let model = with_whole_tensors(untied.as_ref().unwrap_or(model), self, &mut notes)?;
+        let model = untied.as_ref().unwrap_or(model);
+        let model = with_whole_tensors(model, self, &wholes, &mut notes)?;
         let model = with_tokenizer(&model, self, &mut notes);
         let mut all = model.changes();
         add_products(&mut all, &model, self, factor)?;
@@ -173,20 +208,20 @@ fn check_factor(adapter: &Adapter, factor: f64) -> Result<()> {
 }
 
 /// The model with its embedding once more as output matrix, if both are one and the adapter changes either alone.
-fn untied(model: &Model, adapter: &Adapter) -> Result<Option<Model>> {
+fn untied(model: &Model, adapter: &Adapter, wholes: &[&WholeTensor]) -> Result<Option<Model>> {
     if adapter.is_tied || model.has(OUTPUT) {
         return Ok(None);
     }
     let mut changes = adapter.products.iter().any(|product| adapter.is(model, product, OUTPUT));
-    for whole in &adapter.wholes {
+    for whole in wholes {
         let other = adapter.stored(&whole.stored)?;
-        if adapter.is(model, whole, OUTPUT) {
-            if is_copy_of_embedding(model, adapter, &other)? {
+        if adapter.is(model, *whole, OUTPUT) {
+            if is_copy_of_embedding(model, adapter, wholes, &other)? {
                 return Ok(None);
             }
             changes = true;
         }
-        changes |= whole.is_copy && adapter.is(model, whole, EMBEDDING);
+        changes |= whole.is_copy && adapter.is(model, *whole, EMBEDDING);
     }
     if changes { model.untied() } else { Ok(None) }
 }
@@ -266,13 +301,18 @@ fn add_rows(
 }
 
 /// The model with the whole tensors of an adapter.
-fn with_whole_tensors(model: &Model, adapter: &Adapter, notes: &mut Vec<String>) -> Result<Model> {
+fn with_whole_tensors(
+    model: &Model,
+    adapter: &Adapter,
+    wholes: &[&WholeTensor],
+    notes: &mut Vec<String>,
+) -> Result<Model> {
     let (mut pairs, mut names, mut is_longer) = (Vec::new(), Vec::new(), false);
-    for whole in &adapter.wholes {
+    for whole in wholes {
         let other = adapter.stored(&whole.stored)?;
         let Some(own) = replaced(model, adapter, whole)? else {
-            if adapter.is(model, whole, OUTPUT)
-                && (adapter.is_tied || is_copy_of_embedding(model, adapter, &other)?)
+            if adapter.is(model, *whole, OUTPUT)
+                && (adapter.is_tied || is_copy_of_embedding(model, adapter, wholes, &other)?)
             {
                 continue;
             }
@@ -380,13 +420,15 @@ fn stored_tensor<S: AsRef<str>>(model: &Model, names: &[S]) -> Result<Option<Ten
 
 /// Whether an output matrix of the adapter has the values of its embedding, for a model in which both are one.
 /// PEFT saves both.
-fn is_copy_of_embedding(model: &Model, adapter: &Adapter, output: &Tensor) -> Result<bool> {
-    let mut wholes = adapter.wholes.iter();
-    let embedding = wholes.find(|whole| adapter.is(model, *whole, EMBEDDING));
+fn is_copy_of_embedding(
+    model: &Model,
+    adapter: &Adapter,
+    wholes: &[&WholeTensor],
+    output: &Tensor,
+) -> Result<bool> {
+    let embedding = wholes.iter().find(|whole| adapter.is(model, **whole, EMBEDDING));
     let Some(embedding) = embedding.filter(|_| !model.has(OUTPUT)) else { return Ok(false) };
-    let embedding = adapter.stored(&embedding.stored)?;
-    let same = embedding.dtype()? == output.dtype()? && embedding.shape() == output.shape();
-    Ok(same && embedding.bytes(Part::Weight)? == output.bytes(Part::Weight)?)
+    adapter.stored(&embedding.stored)?.has_values_of(output)
 }
 
 /// A canonical tensor that a product changes, or one of its experts.

@@ -36,6 +36,7 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
         base: config.get("model").and_then(Json::as_str).map(str::to_owned),
         products: Vec::new(),
         wholes: Vec::new(),
+        bases: Vec::new(),
         rows: Vec::new(),
         activation: None,
         obstacle: None,

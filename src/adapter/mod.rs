@@ -45,6 +45,8 @@ pub struct Adapter {
     products: Vec<LowRankPair>,
     /// Tensors that it has instead of the model's.
     wholes: Vec<WholeTensor>,
+    /// Weights of the model that it was trained on, under modules that it changes.
+    bases: Vec<WholeTensor>,
     /// Rows that it has instead of the model's.
     rows: Vec<TokenRows>,
     /// The tokens after which it applies, if it does not apply to all (activated LoRA).

@@ -29,9 +29,8 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
     let mut parts = AdapterParts::default();
     let kind = kind(config);
     for tensor in model.stored_tensors().filter(|_| kind.is_read()) {
-        // PEFT saves the base's own embedding beside a changed one, and a module beside its trained copy.
-        let name = tensor.name();
-        if name.ends_with(".base_layer.weight") || name.contains(".original_module.") {
+        // PEFT saves a module beside its trained copy.
+        if tensor.name().contains(".original_module.") {
             continue;
         }
         if let Err(fault) = parts.add(tensor.name()) {
@@ -63,6 +62,7 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
         base: config.get("base_model_name_or_path").and_then(Json::as_str).map(str::to_owned),
         products,
         wholes: wholes(parts.wholes, config),
+        bases: parts.bases,
         rows,
         activation: activation(config)?,
         obstacle: obstacle.map(|error| error.in_file(model.path())),
@@ -97,6 +97,8 @@ struct AdapterParts {
     /// Modules with a bias of matrix B, and the stored names.
     biases: Vec<(String, String)>,
     wholes: Vec<WholeTensor>,
+    /// Weights of the base under changed modules.
+    bases: Vec<WholeTensor>,
     /// Modules with rows of tokens, and the stored names.
     tokens: Vec<(String, String)>,
 }
@@ -112,6 +114,12 @@ impl AdapterParts {
             (".lora_embedding_B", false, true),
         ];
         let name = stored.strip_prefix("base_model.model.").unwrap_or(stored);
+        if let Some(module) = name.strip_suffix(".base_layer.weight") {
+            let module = module.strip_suffix(".token_adapter").unwrap_or(module);
+            let (target, stored) = (format!("{module}.weight"), stored.to_owned());
+            self.bases.push(WholeTensor { target, stored, is_copy: false });
+            return Ok(());
+        }
         let after = |mark: &str| {
             let (module, rest) = name.rsplit_once(mark)?;
             (rest.is_empty() || rest.starts_with('.')).then_some((module, rest))

@@ -164,7 +164,7 @@ impl PlannedDirectory<'_> {
                 let usual = || outer.and_then(transformers::ties_by_default);
                 let may_be_equal = always || copied || stated.or_else(usual) == Some(true);
                 let trusted = stated == Some(true) && self.is_converters_copy(&embedding, &head);
-                let equal = may_be_equal && (trusted || same_values(&embedding, &head)?);
+                let equal = may_be_equal && (trusted || embedding.has_values_of(&head)?);
                 let name = head.name().to_owned();
                 if equal && !never {
                     tensors.retain(|(_, tensor)| tensor.name() != name);
@@ -501,24 +501,4 @@ fn head_name(embedding: &str) -> String {
     ];
     let found = HEADS.iter().find(|(own, _)| embedding.ends_with(own));
     found.map_or_else(|| embedding.to_owned(), |(own, head)| embedding.replace(own, head))
-}
-
-/// Whether two tensors have the same values, bit for bit.
-pub(super) fn same_values(a: &Tensor, b: &Tensor) -> Result<bool> {
-    if a.shape() != b.shape() || a.check_decodable().and(b.check_decodable()).is_err() {
-        return Ok(false);
-    }
-    let rows = a.shape().first().copied().unwrap_or(0);
-    let mut same = true;
-    // Different matrices differ in their first row.
-    for rows in [0..rows.min(1), 0..rows] {
-        a.for_each_values_with(b, Some(rows), |a, b| {
-            same &= a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits());
-            Ok(())
-        })?;
-        if !same {
-            break;
-        }
-    }
-    Ok(same)
 }

@@ -1,6 +1,5 @@
 //! Translates a model of any container to GGUF's keys and tensors.
 
-use super::agreement::same_values;
 use super::dialect::TranslatedTensors;
 use super::losses::{computed_differently, losses, unread};
 use super::modules::{self, GgufModules};
@@ -233,7 +232,7 @@ fn drop_copied_output(views: &mut Vec<Tensor>) -> Result<Option<(String, String)
     let (Some(head), Some(embedding)) = (views.get(output), views.get(embedding)) else {
         return Ok(None);
     };
-    if !same_values(embedding, head)? {
+    if !embedding.has_values_of(head)? {
         return Ok(None);
     }
     let stored = |view: &Tensor| {
@@ -284,5 +283,5 @@ fn other_embedding(model: &Model) -> Result<Option<String>> {
     let [shared, own] = NAMES.map(|name| model.stored_tensor(name));
     let (Ok(shared), Ok(own)) = (shared, own) else { return Ok(None) };
     let said = "the decoder has another embedding than the encoder, but GGUF has one for both";
-    Ok((!same_values(&shared, &own)?).then(|| said.to_owned()))
+    Ok((!shared.has_values_of(&own)?).then(|| said.to_owned()))
 }

@@ -109,6 +109,28 @@ impl Tensor {
         Ok(is_known && self.dequantize()?.iter().all(|value| *value == 0.0))
     }
 
+    /// Whether another tensor has the same shape and values, bit for bit.
+    pub(crate) fn has_values_of(&self, other: &Self) -> Result<bool> {
+        if self.shape() != other.shape()
+            || self.check_decodable().and(other.check_decodable()).is_err()
+        {
+            return Ok(false);
+        }
+        let rows = self.shape().first().copied().unwrap_or(0);
+        let mut same = true;
+        // Different matrices differ in their first row.
+        for rows in [0..rows.min(1), 0..rows] {
+            self.for_each_values_with(other, Some(rows), |a, b| {
+                same &= a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits());
+                Ok(())
+            })?;
+            if !same {
+                break;
+            }
+        }
+        Ok(same)
+    }
+
     /// Returns all values as `f32`, in row-major order, in new memory.
     ///
     /// New memory costs more than the values, so large tensors are shared by one thread for each

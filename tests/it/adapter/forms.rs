@@ -231,6 +231,53 @@ fn whole_tensors_and_longer_vocabularies() {
     assert_eq!(error.expect_err("one of two").kind(), ErrorKind::Mismatch);
 }
 
+/// PEFT saves the embedding below a change if the model got more tokens for the training, and loads it again.
+#[test]
+fn the_embedding_below_a_change_is_that_of_the_training() {
+    let stored = |part: &str| format!("base_model.model.{part}");
+    let (a, b) = (numbers(20, 2 * 43), numbers(21, 64));
+    let rows = numbers(22, 43 * 32);
+    let head = stored("lm_head.base_layer.weight");
+    let embedding = stored("model.embed_tokens.base_layer.weight");
+    let (name_a, name_b) = (
+        stored("model.embed_tokens.lora_embedding_A"),
+        stored("model.embed_tokens.lora_embedding_B"),
+    );
+    let (own_a, own_b) = (stored("lm_head.lora_A.weight"), stored("lm_head.lora_B.weight"));
+    let tensors = |embedding_rows: &[f32], head_rows: &[f32]| {
+        let count = embedding_rows.len() as u64 / 32;
+        let a: Vec<f32> = a.iter().copied().take(2 * count as usize).collect();
+        let tensors = [
+            (&*embedding, &[count, 32][..], embedding_rows.to_vec()),
+            (&*name_a, &[2, count], a),
+            (&*name_b, &[32, 2], b.clone()),
+            (&*head, &[count, 32], head_rows.to_vec()),
+            (&*own_a, &[2, 32], numbers(23, 64)),
+            (&*own_b, &[count, 2], numbers(24, 2 * count as usize)),
+        ];
+        adapter("adapter_model.safetensors", &tensors, &peft(&json!({})))
+    };
+    let files = tensors(&rows, &rows);
+    let model = merged(files.path()).expect("merged");
+    let expected = changed(&rows, &numbers(23, 64), &numbers(24, 86), (32, 2, 2.0));
+    close(&values(&model, "lm_head.weight"), &expected);
+    let expected = changed(&rows, &transposed(&b, 2), &transposed(&a, 43), (32, 2, 2.0));
+    close(&values(&model, "model.embed_tokens.weight"), &expected);
+    let config = model.config().expect("a config");
+    assert_eq!(config.vocab_size.as_ref().map(|size| size.value), Some(43));
+    let notes = |model: &Model| {
+        ops::convert(model, &ConvertOptions::new(&SAFETENSORS)).expect("a plan").notes.concat()
+    };
+    let said = notes(&model);
+    assert!(said.contains("trained on a model with another embedding"), "{said}");
+    // The matrices of the model itself change nothing.
+    let own = |name: &str| values(&base(), name);
+    let files = tensors(&own("model.embed_tokens.weight"), &own("lm_head.weight"));
+    let model = merged(files.path()).expect("merged");
+    let said = notes(&model);
+    assert!(!said.contains("another embedding"), "{said}");
+}
+
 /// Programs that train tokens or a chat template save the tokenizer next to the adapter. The base has 40 rows of tokens.
 #[test]
 fn the_tokenizer_next_to_an_adapter() {

@@ -444,7 +444,7 @@ fn refuses_adapters_that_gguf_cannot_hold() {
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("llama.cpp has one alpha for all matrices"), "{error}");
     let error = refusal(with_one_alpha().path(), &lora("gpt2/base"));
-    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     let pair = |module: &str, rows: u64, columns: u64, more: &[&str]| {
         let name = |side: &str| format!("base_model.model.{module}.lora_{side}.weight");
         let zeros = |count: u64| f32s(&vec![0.0; count as usize]);
@@ -481,7 +481,7 @@ fn refuses_adapters_that_gguf_cannot_hold() {
 #[test]
 fn names_what_the_model_lacks() {
     let error = refusal(&lora("gpt2/base"), &lora("llama/adapter"));
-    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     let text = error.to_string();
     assert!(text.contains("embed_tokens") || text.contains("model.layers.0"), "{text}");
     assert!(text.contains("more that the adapter changes"), "{text}");
