@@ -25,7 +25,8 @@ use super::{config_json, other_models, structure, tied, undecoded, wrapper};
 use crate::dialect::Dialect;
 use crate::error::{Error, Result};
 use crate::json::Json;
-use crate::store::{Encoding, Store};
+use crate::store::tensor::StoredTensor;
+use crate::store::{Encoding, Part, Store};
 
 /// The model's name for its architecture, if its files have one.
 ///
@@ -277,6 +278,8 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
             let is_empty = tensor.shape().contains(&0);
             let reason = auxiliary::reason(&bare, architecture.auxiliary);
             let reason = reason.or(is_empty.then_some(auxiliary::EMPTY));
+            let is_zero = || tables.is_zero_bias(store, &tensor, &bare);
+            let reason = reason.or_else(|| is_zero().then_some(auxiliary::ZERO_BIAS));
             let stored = stored.clone().into_owned();
             match reason {
                 Some(reason) => resolution.auxiliary.push(Auxiliary { stored, reason }),
@@ -357,6 +360,16 @@ impl<'n> Tables<'n> {
             found
         });
         (found, bare)
+    }
+
+    /// Whether a tensor is the bias of a known matrix, and changes nothing.
+    fn is_zero_bias(&self, store: &Store, tensor: &StoredTensor<'_>, bare: &str) -> bool {
+        let stored = tensor.name().spelling();
+        let beside = |name: &str| Some(format!("{}.weight", name.strip_suffix(".bias")?));
+        let has_matrix = beside(&stored).is_some_and(|name| store.find(&name).is_some())
+            && beside(bare).is_some_and(|name| self.find(&name).is_some());
+        let is_zero = || tensor.bytes(Part::Weight).is_ok_and(|b| b.iter().all(|byte| *byte == 0));
+        has_matrix && tensor.shape().len() == 1 && is_zero()
     }
 
     fn find(&self, bare: &str) -> Option<NameMatch<'n>> {

@@ -26,6 +26,9 @@ pub(crate) struct Class {
     tied: bool,
     /// Whether the output of attention has a bias where the flag of queries, keys and values is true.
     biases_output: bool,
+    /// Whether no matrix has a bias.
+    is_unbiased: bool,
+    /// Flags of transformers' class that bring biases there, but not here.
     unbiased: Vec<&'static str>,
     ignored: Vec<&'static str>,
 }
@@ -88,6 +91,7 @@ impl Class {
                 "wraps" => class.wraps = true,
                 "untied" => class.untied = true,
                 "tied" => class.tied = true,
+                "unbiased" => class.is_unbiased = true,
                 "heads=derived" => class.derives_head_width = true,
                 "biased=output" => class.biases_output = true,
                 "reads=rope_parameters" => class.reads_rope_parameters = true,
@@ -131,7 +135,12 @@ pub(crate) fn is_tied(model_type: &str) -> bool {
 /// Whether the class of a `model_type` has no biases although transformers' class has, if this flag is
 /// true.
 pub(crate) fn is_unbiased(model_type: &str, flag: &str) -> bool {
-    class(model_type).is_some_and(|class| class.unbiased.contains(&flag))
+    class(model_type).is_some_and(|class| class.is_unbiased || class.unbiased.contains(&flag))
+}
+
+/// Whether no matrix of the class of a `model_type` has a bias.
+pub(crate) fn has_no_biases(model_type: &str) -> bool {
+    class(model_type).is_some_and(|class| class.is_unbiased)
 }
 
 /// Whether the class of a `model_type` requires a bias of the output of attention if queries have one.
@@ -225,7 +234,8 @@ mod tests {
         );
         assert!(llama.sizes.contains(&"num_attention_heads"));
         assert!(is_tied("gemma") && is_untied("deepseek_v3"));
-        assert!(is_unbiased("qwen3", "attention_bias") && !is_unbiased("qwen3", "mlp_bias"));
+        assert!(has_no_biases("qwen3") && is_unbiased("qwen3", "attention_bias"));
+        assert!(!has_no_biases("qwen2"));
         assert!(biases_output("llama") && !biases_output("qwen2"));
         assert_eq!(ignored("cohere"), ["hidden_act", "rope.factor", "rope.partial_rotary_factor"]);
         // The class declares rope_scaling and does not use it.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::config::flags::tensor_flags;
 use crate::arch::{Architecture, Dialect, Mapping, family};
-use crate::engines::transformers;
+use crate::engines::{mlx_lm, transformers};
 use crate::error::Result;
 use crate::json::Json;
 use crate::model::Model;
@@ -40,6 +40,14 @@ pub(super) fn without(model: &Model, dialect: Dialect) -> Result<Model> {
         }
     }
     let named = crate::arch::architecture_name(model.store())?.map(|named| named.value);
+    if dialect == Dialect::Mlx && named.as_deref().is_some_and(mlx_lm::has_no_biases) {
+        let is_of_a_matrix = |of: &&Mapping| {
+            PARTS.iter().any(|part| of.canonical.contains(part)) && !of.canonical.contains("norm")
+        };
+        let (those, others) = biases.into_iter().partition(is_of_a_matrix);
+        biases = others;
+        groups.push(those);
+    }
     let mut by_pattern: BTreeMap<String, Vec<&Mapping>> = BTreeMap::new();
     for of in biases {
         by_pattern.entry(pattern(&of.canonical)).or_default().push(of);

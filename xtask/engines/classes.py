@@ -336,6 +336,13 @@ def has_output_matrix(source):
     return bool(made(tree).difference(*map(made, branches))) and 'pop("lm_head")' not in source
 
 
+def has_biases(source):
+    """Whether the code makes a matrix that may have a bias."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "Linear"]
+    given = [{word.arg: getattr(word.value, "value", None) for word in call.keywords}.get("bias") for call in calls]
+    return any(bias is not False for bias in given)
+
+
 def of_mlx_class(model_type, classes):
     """What mlx-lm's class does otherwise than transformers', and the keys that config.json must state for it."""
     values, arguments = of_transformers(model_type), of_mlx_lm(model_type) or {}
@@ -346,7 +353,9 @@ def of_mlx_class(model_type, classes):
         words.append("untied")
     if "as_linear(" in source and not re.search(r"nn\.Linear\([^)]*vocab_size", source):
         words.append("tied")
-    if values and arguments and not ("bias=True" in source or "bias" in arguments or "qkv_bias" in arguments):
+    if source and not has_biases(source_of(module)):
+        words.append("unbiased")
+    elif values and arguments and not ("bias=True" in source or "bias" in arguments or "qkv_bias" in arguments):
         flags = ("attention_bias", "mlp_bias")
         words += [f"unbiased={flag}" for flag in flags if flag in values and not re.search(rf"\.{flag}\b", source_of(module))]
     if values and re.search(r"\.(o_proj|out_proj|dense) = nn\.Linear\((?:[^()]|\([^()]*\))*bias=(\w+\.)?attention_bias", source):

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::models::{Array, lists::LISTS, open, own};
 use crate::public_reports::rebuilt;
 use crate::support::{f32s, put};
 use serde_json::{Value, json};
@@ -101,4 +102,36 @@ fn a_flag_stays_false_if_all_biases_are_zero() {
     let (written, notes) = biases(&model, &SAFETENSORS);
     assert_eq!(written.len(), 8, "those of attention: {written:?}");
     assert!(notes.contains("attention_bias is true"), "{notes}");
+}
+
+/// Mixtral's classes have no biases, and neither a flag for them nor, for those of experts, a name.
+#[test]
+fn biases_without_a_name_are_left_out_if_they_are_zero() {
+    let opened = |value: f32| {
+        let list = LISTS.iter().find(|list| list.name == "mixtral of 2023").expect("a list");
+        let mut model = own(list);
+        let (form, mut tensors) = model.forms.remove(0);
+        let is_wanted = |name: &str| name.contains("self_attn") || name.contains(".experts.");
+        let matrices: Vec<(String, usize)> = tensors
+            .iter()
+            .filter(|(name, _)| is_wanted(name))
+            .map(|(name, array)| (name.replace(".weight", ".bias"), array.shape[0]))
+            .collect();
+        for (name, rows) in matrices {
+            tensors.insert(name, Array { shape: vec![rows], values: vec![value; rows] });
+        }
+        open(&model, form, &tensors)
+    };
+    let zero = opened(0.0);
+    for container in [&MLX, &GGUF] {
+        let (names, notes) = biases(&zero.model, container);
+        assert!(names.is_empty() || container.name == GGUF.name, "{names:?}");
+        assert!(names.iter().all(|name| !name.contains("exps")), "{names:?}");
+        assert!(
+            notes.contains("a bias of zeros, which the model's class does not have"),
+            "{notes}"
+        );
+    }
+    let error = ops::convert(&opened(0.5).model, &ConvertOptions::new(&GGUF)).unwrap_err();
+    assert!(error.to_string().contains("w1.bias"), "{error}");
 }
