@@ -396,6 +396,10 @@ impl Indexed {
         Text::new(self.builder.name(number)).to_string()
     }
 
+    pub(crate) fn metadata(&self) -> &Metadata {
+        &self.builder.metadata
+    }
+
     /// Sets the store's metadata.
     pub(crate) fn set_metadata(&mut self, metadata: Metadata) {
         self.builder.metadata = metadata;

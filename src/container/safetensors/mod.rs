@@ -1,5 +1,6 @@
 #![doc = include_str!("../../../docs/formats/safetensors.md")]
 
+mod comfy;
 pub(super) mod header;
 mod number;
 mod read;
@@ -16,6 +17,8 @@ use std::path::Path;
 
 use super::{Container, OpenOptions};
 use crate::error::Result;
+#[cfg(feature = "write")]
+pub(crate) use comfy::KEY as STATED_FORMATS;
 pub(super) use read::{open_directory, open_file};
 #[cfg(feature = "write")]
 pub(crate) use stated::left_over;

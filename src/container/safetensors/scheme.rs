@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::comfy::StatedFormats;
 use super::stated::StatedScheme;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
@@ -129,8 +130,9 @@ fn join(
     limits: &Limits,
 ) -> Result<HashMap<u32, String>> {
     let mut faults = HashMap::new();
+    let has_middle_zero_points = has_middle_zero_points(indexed)?;
     let checkpoint =
-        Checkpoint { limits, has_middle_zero_points: has_middle_zero_points(indexed)? };
+        Checkpoint { limits, has_middle_zero_points, comfy: StatedFormats::of(indexed) };
     for head in 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX) {
         for (scheme, companions) in schemes {
             if !indexed.get(head).is_some_and(|listed| applies(&listed, scheme)) {
@@ -157,6 +159,7 @@ struct Checkpoint<'a> {
     limits: &'a Limits,
     /// See [`has_middle_zero_points`].
     has_middle_zero_points: bool,
+    comfy: StatedFormats,
 }
 
 /// Whether a symmetric checkpoint of GPTQ stores the middle of the codes as zero points: programs that write the
@@ -754,13 +757,12 @@ fn floats(found: &CheckpointArrays<'_>) -> Interpretation {
 /// 8-bit elements; the shape of the scale gives the range of each factor. Bytes with powers of two are
 /// E2M1 codes.
 fn elements(found: &CheckpointArrays<'_>) -> Interpretation {
-    if let Some(text) = found.read(Part::Description)? {
-        // ComfyUI's other formats order the scales for a kernel, or rotate the weight.
-        let stated = crate::store::document::parse(&text, found.checkpoint.limits)?;
-        let format = stated.get("format").and_then(Json::as_str).unwrap_or_default();
-        if !format.starts_with("float8_") {
-            return Ok(None);
-        }
+    // ComfyUI's other formats order the scales for a kernel, or rotate the weight.
+    let name = found.head.name.as_bytes();
+    let module = name.strip_suffix(b".weight").unwrap_or(name);
+    let format = found.checkpoint.comfy.of_module(found.indexed, module);
+    if format.is_some_and(|format| !format.starts_with("float8_")) {
+        return Ok(None);
     }
     let scale = found.part(Part::Scale);
     let dtype = match found.head.dtype {

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::comfy::StatedFormats;
 use super::stated::{MODEL_SLIM, StatedScheme};
 use crate::bytes::Text;
 use crate::dtype::{DType, Packing};
@@ -154,6 +155,7 @@ fn split_at(name: &[u8], dot: usize) -> (&[u8], &[u8]) {
 struct Modules<'i> {
     indexed: &'i Indexed,
     stated: Option<&'i StatedScheme<'i>>,
+    comfy: StatedFormats,
     companions: HashMap<&'i [u8], Vec<u32>>,
 }
 
@@ -165,7 +167,7 @@ impl<'i> Modules<'i> {
             let module = ArrayName::of(listed.name.as_bytes()).module;
             modules.entry(module).or_default().push(number);
         }
-        Self { indexed, stated, companions: modules }
+        Self { indexed, stated, comfy: StatedFormats::of(indexed), companions: modules }
     }
 
     /// The reason why integers or small floats are not numbers by themselves; `None` if they are.
@@ -225,12 +227,9 @@ impl<'i> Modules<'i> {
         Some(format!("ModelSlim's scheme {kind} ({MODEL_SLIM})"))
     }
 
-    /// The scheme that ComfyUI states in an array of the module.
+    /// The format that ComfyUI states for the module.
     fn of_comfy(&self, module: &[u8]) -> Option<String> {
-        let number = self.indexed.find(&[module, b".comfy_quant"].concat())?;
-        let text = self.indexed.read(number).unwrap_or_default();
-        let stated = crate::json::Json::parse(&text).unwrap_or_default();
-        let format = stated.get("format").and_then(crate::json::Json::as_str).unwrap_or("?");
+        let format = self.comfy.of_module(self.indexed, module)?;
         Some(format!("ComfyUI's format {}", Text::new(format.as_bytes()).brief()))
     }
 

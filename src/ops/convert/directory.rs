@@ -4,7 +4,9 @@ use super::Conversion;
 use super::tensors::Share;
 use crate::arch::Dialect;
 use crate::container::Shards;
-use crate::container::safetensors::{SchemeBeside, left_over, scheme_beside, stored_unquantized};
+use crate::container::safetensors::{
+    STATED_FORMATS, SchemeBeside, left_over, scheme_beside, stored_unquantized,
+};
 use crate::container::writer::{DocumentContent, DocumentKinds, NewDocument, Placement};
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, Map};
@@ -236,6 +238,10 @@ impl Conversion<'_> {
         let mut builder = self.directory()?;
         if self.model.encoding() == Encoding::Safetensors {
             *builder.metadata() = KeyValues::of(self.model.metadata());
+            let precision = &self.options.precision;
+            if precision.decodes || precision.dtype.is_some() {
+                builder.metadata().remove(STATED_FORMATS);
+            }
         }
         let names = builder.documents().iter().map(|document| document.name.as_str());
         let names = names.collect::<Vec<_>>().join(", ");

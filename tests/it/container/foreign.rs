@@ -561,16 +561,21 @@ fn scaled_floats_are_decoded_without_a_document() {
         let values = model.stored_tensor(name).unwrap().dequantize().unwrap();
         assert_eq!(&values[..], [0.5, 1.0, -1.0, 0.25]);
     }
-    // ComfyUI's blocks of 32 have their scales in the order of a kernel.
+    // ComfyUI's blocks of 32 have their scales in the order of a kernel. Newer files state it in the header.
+    let blocks =
+        || weight(name).tensor("layers.0.up.weight_scale", "F8_E8M0", &[2, 1], vec![0x7f; 2]);
     let (length, stated) = format(r#"{"format": "mxfp8"}"#);
-    let file = weight(name)
-        .tensor("layers.0.up.weight_scale", "F8_E8M0", &[2, 1], vec![0x7f; 2])
-        .tensor("layers.0.up.comfy_quant", "U8", &[length], stated);
-    let files = folder(&[("m.safetensors", file.build())]);
-    let model = Model::open(files.path().join("m.safetensors")).unwrap();
-    let error = model.stored_tensor(name).unwrap().dequantize().unwrap_err();
-    let said = told(&error);
-    assert!(said.contains("codes of ComfyUI's format mxfp8, which is not supported"), "{said}");
+    let layers = json!({"format_version": "1.0", "layers": {"layers.0.up": {"format": "mxfp8"}}});
+    for file in [
+        blocks().tensor("layers.0.up.comfy_quant", "U8", &[length], stated),
+        blocks().metadata("_quantization_metadata", &layers.to_string()),
+    ] {
+        let files = folder(&[("m.safetensors", file.build())]);
+        let model = Model::open(files.path().join("m.safetensors")).unwrap();
+        let error = model.stored_tensor(name).unwrap().dequantize().unwrap_err();
+        let said = told(&error);
+        assert!(said.contains("codes of ComfyUI's format mxfp8, which is not supported"), "{said}");
+    }
 }
 
 #[test]
