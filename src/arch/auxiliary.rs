@@ -26,6 +26,22 @@ pub(super) const COMPUTED: [&str; 2] = [FREQUENCIES, POSITIONS];
 /// The reason of unknown tensors without elements.
 pub(super) const EMPTY: &str = "empty, a tensor without elements";
 
+/// The reason of scales next to weights that are stored as numbers.
+const UNAPPLIED: &str = "of a quantization that is not applied to the stored weights";
+
+/// The reason of a tensor of compressed-tensors next to weights that it stores as numbers, if it is one.
+pub(super) fn of_dense(stored: &str, config: Option<&Json>) -> Option<&'static str> {
+    const ENDS: [&str; 4] =
+        [".weight_scale", ".weight_zero_point", ".weight_g_idx", ".input_scale"];
+    let stated = ["/quantization_config/format", "/compression_config/format"];
+    let is_part = ENDS.iter().any(|end| stored.ends_with(end));
+    let is_dense = || {
+        let mut stated = stated.iter().filter_map(|pointer| config?.pointer(pointer)?.as_str());
+        stated.any(|format| format == "dense")
+    };
+    (is_part && is_dense()).then_some(UNAPPLIED)
+}
+
 /// The reason of tensors that the caller leaves out.
 pub(crate) const LEFT_OUT: &str = "as requested";
 
@@ -144,6 +160,7 @@ static AUXILIARY: &[(&str, &str)] = &[
     ("*rope_factors_short.weight",   STATED_FACTORS),
     ("*.rotary_emb.inv_freq",        FREQUENCIES),
     ("mtp.*",                        NEXT_TOKENS),
+    ("model.mtp*",                   NEXT_TOKENS),
     ("*embeddings.position_ids",     POSITIONS),
     ("*.attn_rot_embd.weight",       FREQUENCIES),
     ("rope.freqs",                   FREQUENCIES),

@@ -278,6 +278,8 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
             let is_empty = tensor.shape().contains(&0);
             let reason = auxiliary::reason(&bare, architecture.auxiliary);
             let reason = reason.or(is_empty.then_some(auxiliary::EMPTY));
+            let config = store.document("config.json");
+            let reason = reason.or_else(|| auxiliary::of_dense(&stored, config));
             let is_zero = || tables.is_zero_bias(store, &tensor, &bare);
             let reason = reason.or_else(|| is_zero().then_some(auxiliary::ZERO_BIAS));
             let stored = stored.clone().into_owned();

@@ -9,7 +9,7 @@ use super::super::folder::TOKENIZERS;
 use super::super::npz;
 use super::super::{DetectedPath, OpenOptions, Probe, Strictness, foreign, groups, in_parallel};
 use super::header::SafetensorsHeader;
-use super::stated::{StatedScheme, left_over};
+use super::stated::{StatedScheme, has_unapplied_scales, left_over};
 use super::weight_map::WeightMap;
 use super::{header, resolve, scheme, tied, unjoined};
 use crate::bytes::{Files, Source};
@@ -179,6 +179,11 @@ pub(in super::super) fn open_directory(
     if let Some(scheme) = left_over(&store) {
         let instead = "but no tensor is quantized: transformers may refuse the model";
         store.note(folder, format!("a quantization is stated, {scheme}, {instead}"));
+    }
+    if has_unapplied_scales(&store) {
+        let text = "the weights are stored as they were trained, with the scales of a quantization (compressed-tensors, \
+                    format dense): transformers rounds weights and inputs by them as the model runs, which is not done here";
+        store.note(folder, text.to_owned());
     }
     Ok(store)
 }

@@ -167,7 +167,17 @@ pub(crate) fn left_over(store: &Store) -> Option<String> {
     let is_plain = |dtype| matches!(dtype, Ok(DType::F64 | DType::F32 | DType::F16 | DType::BF16));
     let all_plain = store.tensors().all(|tensor| is_plain(tensor.dtype()));
     let is_left = !store.is_empty() && all_plain && store.check_known().is_ok();
-    (is_left && !STILL_TRUE.iter().any(is_true)).then(|| stated.name())
+    (is_left && !has_unapplied_scales(store) && !STILL_TRUE.iter().any(is_true))
+        .then(|| stated.name())
+}
+
+/// Whether numbers are stored with the scales of a quantization that is not applied to them, which compressed-tensors calls
+/// dense.
+pub(super) fn has_unapplied_scales(store: &Store) -> bool {
+    let is_dense = |stated: StatedScheme<'_>| stated.says("/format", "dense");
+    let is_scale = |name: &str| SCALES.iter().any(|scale| name.ends_with(scale));
+    StatedScheme::of(store.documents()).is_some_and(is_dense)
+        && store.tensors().any(|tensor| is_scale(&tensor.name().spelling()))
 }
 
 /// Matrices that are stored unquantized although their modules are quantized.
@@ -198,7 +208,7 @@ const SCALES: [&str; 2] = ["weight_scale", "weight_scale_inv"];
 /// The matrices that are stored as they are although the config says that their modules are quantized: next to a scale,
 /// or where other layers have codes, as an interrupted quantization leaves them.
 pub(crate) fn stored_unquantized(store: &Store) -> Option<StoredUnquantized> {
-    let stated = StatedScheme::of(store.documents())?;
+    let stated = StatedScheme::of(store.documents()).filter(|it| !it.says("/format", "dense"))?;
     let is_plain = |dtype| matches!(dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16);
     let module = |name: &str| name.strip_suffix(".weight").map(str::to_owned);
     let last = |module: &str| module.rsplit('.').next().unwrap_or_default().to_owned();

@@ -578,6 +578,30 @@ fn scaled_floats_are_decoded_without_a_document() {
     }
 }
 
+/// llm-compressor with `save_compressed=False`.
+#[test]
+fn scales_next_to_numbers_are_left_out() {
+    let opened = changed("command-r", |tensors, model| {
+        model.config["quantization_config"] = json!({
+            "quant_method": "compressed-tensors", "format": "dense", "quantization_status": "frozen",
+            "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8}}},
+        });
+        let name = "model.layers.0.self_attn.q_proj";
+        tensors.insert(format!("{name}.weight_scale"), Array::random("scale", vec![1]));
+        tensors.insert(format!("{name}.weight_zero_point"), Array::random("zero", vec![1]));
+    });
+    let report = ops::verify(&opened.model, &ops::VerifyOptions::new()).unwrap();
+    assert!(report.faults.is_empty(), "{:?}", report.faults);
+    for container in [&GGUF, &weighbridge::container::MLX] {
+        let options = ConvertOptions::new(container).allow_unloadable(true);
+        let notes = ops::convert(&opened.model, &options).unwrap().notes.concat();
+        assert!(notes.contains("q_proj.weight_scale and 1 more: of a quantization"), "{notes}");
+        assert!(!notes.contains("may refuse"), "{notes}");
+        let said = opened.model.notes().iter().any(|note| note.text.contains("which is not done"));
+        assert!(said, "{notes}");
+    }
+}
+
 #[test]
 fn codes_of_comfyui_are_called_so() {
     let stated = br#"{"format": "nvfp4"}"#.to_vec();
