@@ -453,7 +453,6 @@ const UNKNOWN: &[(&str, Checkpoint<'_>)] = &[
     ("pre_quant_scale", (r#"{"quant_method":"modelopt"}"#, &[("l.weight", "BF16", &[4, 8]), ("l.pre_quant_scale", "F32", &[8])])),
     ("smooth_scale", (r#"{"quant_method":"x"}"#, &[("l.weight", "F16", &[4, 8]), ("l.smooth_scale", "F32", &[8])])),
     ("sinq", (r#"{"quant_method":"sinq"}"#, &[("e.gate_up_proj", "U8", &[2, 4, 8]), ("e.gate_up_proj_scales", "F16", &[2, 4, 1])])),
-    ("not stated", ("null", &[("l.weight", "F8_E4M3", &[4, 8]), ("l.scale_weight", "F32", &[1])])),
     ("not stated", ("null", &[("l.weight", "U8", &[4, 8]), ("l.weight.absmax", "F32", &[1]), ("l.weight.quant_map", "F32", &[16])])),
 ];
 
