@@ -107,6 +107,7 @@ impl GgufDraft {
         let mut notes: Vec<String> = mmproj::note(model)?.into_iter().collect();
         notes.extend(remarks.into_iter().map(|note| note.text));
         notes.extend(ranker);
+        notes.extend(verify::ignored_in_class(model)?);
         notes.extend(repeated::note(&repeated, "llama.cpp"));
         notes.extend(modules::notes(model, |_| false)?);
         // Tensors of other models, and those that follow from the config, have another reason.

@@ -6,7 +6,9 @@ use crate::arch::config::flags::{TensorFlag, tensor_flags};
 use crate::arch::{ModelConfig, Resolution};
 use crate::container::OLLAMA;
 use crate::engines::transformers;
+use crate::error::Result;
 use crate::json::{Json, Map};
+use crate::model::Model;
 use crate::ollama::runner;
 use crate::ops::dialect::split_experts;
 use crate::store::Store;
@@ -94,6 +96,23 @@ fn flags(
             None => {}
         }
     }
+}
+
+/// Notes for GGUF on tensors that the class of a directory ignores, by the flags of its config, but llama.cpp uses.
+pub(in crate::ops) fn ignored_in_class(model: &Model) -> Result<Vec<String>> {
+    let Some(root) = model.document("config.json").and_then(Json::as_object) else {
+        return Ok(Vec::new());
+    };
+    let inner = TEXT_CONFIGS.iter().find_map(|name| root.get(name)?.as_object());
+    let names = model.resolution()?.mapped.iter().map(|mapping| mapping.canonical.as_str());
+    let flags = tensor_flags(inner.unwrap_or(root), names).into_iter();
+    let note = |flag: TensorFlag<'_>| {
+        let (key, tensor) = (flag.key, flag.tensor?);
+        Some(format!(
+            "{key} is false, but the model has {tensor}: llama.cpp uses it, transformers ignores it"
+        ))
+    };
+    Ok(flags.filter(TensorFlag::is_wrong).filter_map(note).collect())
 }
 
 /// The ends of names of classes without a head of their own, or with that of a language model.

@@ -25,6 +25,7 @@ use crate::ops::dialect::{of_another_framework, of_another_kind};
 use crate::store::{Encoding, Store};
 use adapters::AdapterCheck;
 
+pub(super) use classes::ignored_in_class;
 pub(super) use loader::{MlxReader, narrow_alignment, unknown_architecture};
 pub use report::{
     HashChange, HashDifference, TensorFinding, VerifyOptions, VerifyReport, digest_fault, verify,

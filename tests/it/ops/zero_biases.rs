@@ -102,6 +102,10 @@ fn a_flag_stays_false_if_all_biases_are_zero() {
     let (written, notes) = biases(&model, &SAFETENSORS);
     assert_eq!(written.len(), 8, "those of attention: {written:?}");
     assert!(notes.contains("attention_bias is true"), "{notes}");
+    let (_, notes) = biases(&model, &GGUF);
+    let said =
+        "attention_bias is false, but the model has layers.0.attention.q.bias: llama.cpp uses it";
+    assert!(notes.contains(said), "{notes}");
 }
 
 /// Mixtral's classes have no biases, and neither a flag for them nor, for those of experts, a name.
