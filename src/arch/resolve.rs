@@ -275,13 +275,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
         let stored = tensor.name().spelling();
         let (found, bare) = tables.look_up(store, &stored, (&mut resolution, &mut ended));
         let Some(found) = found else {
-            let is_empty = tensor.shape().contains(&0);
-            let reason = auxiliary::reason(&bare, architecture.auxiliary);
-            let reason = reason.or(is_empty.then_some(auxiliary::EMPTY));
-            let config = store.document("config.json");
-            let reason = reason.or_else(|| auxiliary::of_dense(&stored, config));
-            let is_zero = || tables.is_zero_bias(store, &tensor, &bare);
-            let reason = reason.or_else(|| is_zero().then_some(auxiliary::ZERO_BIAS));
+            let reason = tables.reason(store, &tensor, &bare);
             let stored = stored.clone().into_owned();
             match reason {
                 Some(reason) => resolution.auxiliary.push(Auxiliary { stored, reason }),
@@ -362,6 +356,16 @@ impl<'n> Tables<'n> {
             found
         });
         (found, bare)
+    }
+
+    /// The reason why a tensor without a canonical name is none that the model needs, if it is known.
+    fn reason(&self, store: &Store, tensor: &StoredTensor<'_>, bare: &str) -> Option<&'static str> {
+        let is_empty = tensor.shape().contains(&0);
+        let config = store.document("config.json");
+        auxiliary::reason(bare, self.architecture.auxiliary)
+            .or(is_empty.then_some(auxiliary::EMPTY))
+            .or_else(|| auxiliary::of_dense(&tensor.name().spelling(), config))
+            .or_else(|| self.is_zero_bias(store, tensor, bare).then_some(auxiliary::ZERO_BIAS))
     }
 
     /// Whether a tensor is the bias of a known matrix, and changes nothing.

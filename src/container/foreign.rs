@@ -100,12 +100,8 @@ pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {
     if let Some(error) = by_magic(probe) {
         return Some(error);
     }
-    // A tar archive starts with a file name, which may begin with GGUF's magic but is not followed
-    // by a version, 1 to 3 in four bytes. In a GGUF file, the bytes at this offset may have any
-    // value.
-    let is_gguf = probe.head.starts_with(b"GGUF")
-        && matches!(probe.head.get(4..8), Some([1..=3, 0, 0, 0] | [0, 0, 0, 1..=3]));
-    if is_gguf {
+    // In a GGUF file, the bytes that others would have may have any value.
+    if is_gguf(probe) {
         return None;
     }
     if probe.head.get(257..262) == Some(b"ustar") {
@@ -157,6 +153,13 @@ pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {
         );
     }
     None
+}
+
+/// Whether the file begins with GGUF's magic and a version. A tar archive starts with a file name, which may begin with the
+/// magic but is not followed by a version, 1 to 3 in four bytes.
+fn is_gguf(probe: &Probe<'_>) -> bool {
+    probe.head.starts_with(b"GGUF")
+        && matches!(probe.head.get(4..8), Some([1..=3, 0, 0, 0] | [0, 0, 0, 1..=3]))
 }
 
 /// The error for a zip archive that is cut short, or holds arrays or a pickle.

@@ -2,6 +2,7 @@
 
 mod comfy;
 pub(super) mod header;
+mod layouts;
 mod number;
 mod read;
 mod resolve;
