@@ -29,12 +29,11 @@ impl Prefix {
             let known = MODULES.iter().map(|module| Some((*module).to_owned()));
             let all = common(tensors).map(Some);
             let mut found = std::iter::once(None).chain(known).chain(all);
-            let found = found.find_map(|text| {
+            found.find_map(|text| {
                 let prefix = Self { of_b, text };
                 let mut names = tensors.iter().map(|tensor| prefix.without(tensor.name()));
                 names.any(|name| others.contains(&*name)).then_some(prefix)
-            });
-            found
+            })
         };
         of(false, a, &set_b).or_else(|| of(true, b, &set_a))
     }
