@@ -108,7 +108,11 @@ impl WriteTarget {
     /// The file to write, with `len` bytes reserved. `name` is ignored where the target is a file.
     pub(crate) fn create(&self, name: &str, len: u64) -> Result<File> {
         let path = self.place(name);
-        let here = |error: Error| error.in_file(&path);
+        let here = |error: Error| match self.kind {
+            // The hidden file is not what was asked for.
+            TargetKind::File => error.in_file(&self.path),
+            TargetKind::Directory => error.in_file(&self.path.join(name)),
+        };
         let file = open_in_folder(&path)
             .map_err(|error| here(Error::io("cannot create the file", error)))?;
         reserve(&file, len).map_err(here)?;
@@ -374,7 +378,8 @@ pub(super) fn reserve(file: &File, len: u64) -> Result<()> {
                     fstatvfs(file).map(|found| found.f_bavail.saturating_mul(found.f_frsize));
                 let free = free.map_or(String::new(), |free| format!(", {free} bytes are free"));
                 let fault = format!("not enough space on the disk: {len} bytes are needed{free}");
-                return Err(Error::new(ErrorKind::Io, fault));
+                let advice = "free space there, or write to another disk";
+                return Err(Error::new(ErrorKind::Io, fault).advise(advice));
             }
             Err(error) => {
                 return Err(Error::io("cannot reserve the space of the file", error.into()));

@@ -11,9 +11,8 @@ use crate::json::Json;
 use crate::store::{Encoding, Store};
 
 /// Keys of Mistral's and Meta's `params.json` that change no logits of the language model, or that are read elsewhere.
-const ASIDE: [&str; 17] = [
+const ASIDE: [&str; 16] = [
     "attn_bias",
-    "causal",
     "ffn_dim_multiplier",
     "llama_4_scaling",
     "max_batch_size",
@@ -35,7 +34,9 @@ const ASIDE: [&str; 17] = [
 fn may_change_logits(key: &str, value: &ConfigValue<'_>) -> bool {
     let Some(path) = key.strip_prefix("params.json ") else { return false };
     let is_set = match value {
-        ConfigValue::Json(Json::Null | Json::Bool(false)) => false,
+        ConfigValue::Json(Json::Null) => false,
+        // Of all flags, one is usually true.
+        ConfigValue::Json(Json::Bool(flag)) => *flag != (path == "causal"),
         ConfigValue::Json(_) => true,
         ConfigValue::Metadata(_) => false,
     };

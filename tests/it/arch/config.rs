@@ -831,6 +831,9 @@ fn ministral_by_mistrals_own_params() {
         model(json!({"use_scaled_rope": true, "causal": true, "model_type": "transformer"}));
     let found: Vec<String> = unknown.computed_config().into_iter().map(|(key, _)| key).collect();
     assert_eq!(found, ["params.json use_scaled_rope"]);
+    let unknown = model(json!({"causal": false}));
+    let found: Vec<String> = unknown.computed_config().into_iter().map(|(key, _)| key).collect();
+    assert_eq!(found, ["params.json causal"]);
 }
 
 #[test]

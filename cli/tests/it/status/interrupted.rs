@@ -122,7 +122,8 @@ fn a_file_system_that_is_full() {
     );
     let Some((out, err)) = support::on_small_disk(folder.path(), &script, &[]) else { return };
     assert_eq!(out, "status 5\nmodel.gguf\nold\n", "{err}");
-    assert!(err.contains("not enough space on the disk"), "{err}");
+    assert!(err.contains("model.gguf: not enough space on the disk"), "{err}");
+    assert!(!err.contains(".partial") && err.contains("free space there"), "{err}");
 }
 
 #[test]
