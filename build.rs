@@ -107,6 +107,7 @@ fn canonical(line: &str, part: &str) -> String {
             "instead_of" => {
                 need = format!("Need::InsteadOf({:?})", words.next().unwrap_or_default());
             }
+            "with_module" => need = "Need::WithModule".to_owned(),
             "with_heads" => with_heads = shape(words.next().unwrap_or_default()),
             word => shapes.extend([&shape(word), ", "]),
         }

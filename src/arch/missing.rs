@@ -77,12 +77,35 @@ pub(super) fn missing(
             .collect();
         missing.extend(in_layers(&name, &lacking));
     }
+    missing.extend(missing_in_modules(architecture, mapped));
     for (group, is_promised) in [("experts", true), ("shared_expert", promised.shares_experts)] {
         if is_promised {
             missing.extend(missing_experts(architecture, required, mapped, group));
         }
     }
     missing
+}
+
+/// The tensors that layers with other tensors of the same module lack.
+fn missing_in_modules(architecture: &Architecture, mapped: &[Mapping]) -> Vec<String> {
+    let names: Vec<&str> = architecture.required_of_modules().collect();
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let mut modules: BTreeMap<&str, BTreeMap<u32, BTreeSet<&str>>> = BTreeMap::new();
+    for mapping in mapped {
+        let Some(rest) = mapping.canonical.strip_prefix("layers.") else { continue };
+        let Some((layer, own)) = rest.split_once('.') else { continue };
+        if let (Ok(layer), Some((module, tensor))) = (layer.parse(), own.split_once('.')) {
+            modules.entry(module).or_default().entry(layer).or_default().insert(tensor);
+        }
+    }
+    let lacking = names.into_iter().filter_map(|name| {
+        let (module, tensor) = name.strip_prefix("layers.{n}.")?.split_once('.')?;
+        let layers = modules.get(module)?.iter().filter(|(_, has)| !has.contains(tensor));
+        in_layers(name, &layers.map(|(layer, _)| *layer).collect::<Vec<_>>())
+    });
+    lacking.collect()
 }
 
 /// The name of a tensor in some layers; `None` for no layer.

@@ -32,7 +32,7 @@ impl Architecture {
         for TensorRow { name, need, .. } in self.required_rows(&names) {
             let other = match need {
                 Need::InsteadOf(other) => names.contains(other).then_some(other),
-                Need::Yes | Need::No => None,
+                Need::Yes | Need::No | Need::WithModule => None,
             };
             match other {
                 None => required.push(vec![name]),
@@ -55,12 +55,23 @@ impl Architecture {
         required
     }
 
+    /// The canonical names of the tensors that a layer has if it has another one of the same module.
+    pub(super) fn required_of_modules(&self) -> impl Iterator<Item = &'static str> {
+        let rows = rows(self.canonical).filter(|row| matches!(row.need, Need::WithModule));
+        let has = |name: &str| {
+            self.rules.iter().copied().flatten().any(|rule| rule.canonical == name)
+                && !self.optional.contains(&name)
+        };
+        rows.map(|row| row.name).filter(move |name| has(name))
+    }
+
     /// The rows of the tensors that its models require, of those with these names. In each part of a model, shared
     /// tensors precede its own.
     fn required_rows(&self, names: &HashSet<&'static str>) -> Vec<&'static TensorRow> {
         let is_own = |name: &str| self.canonical.iter().any(|row| row.name == name);
-        let others = rows(&[]).filter(|row| !matches!(row.need, Need::No) && !is_own(row.name));
-        let own = self.canonical.iter().filter(|row| !matches!(row.need, Need::No));
+        let is_needed = |row: &TensorRow| matches!(row.need, Need::Yes | Need::InsteadOf(_));
+        let others = rows(&[]).filter(|row| is_needed(row) && !is_own(row.name));
+        let own = self.canonical.iter().filter(|row| is_needed(row));
         let mut all: Vec<_> = others.chain(own).collect();
         all.retain(|row| names.contains(row.name) && !self.optional.contains(&row.name));
         all.sort_by_key(|row| row.part);

@@ -42,6 +42,8 @@ pub(super) enum Need {
     Yes,
     /// Required, unless the layer has the other tensor.
     InsteadOf(&'static str),
+    /// Required of a layer that has another tensor of the same module, such as `linear_attention`.
+    WithModule,
 }
 
 /// The part of a model that a tensor belongs to.

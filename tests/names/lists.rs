@@ -979,6 +979,15 @@ pub(crate) const LISTS: &[List] = &[
             model.language_model.layers.1.mlp.down_proj.weight             8,6     blk.1.ffn_down.weight
             mtp.layers.0.input_layernorm.weight                            8       blk.2.attn_norm.weight               plus_one
             mtp.layers.0.post_attention_layernorm.weight                   8       blk.2.post_attention_norm.weight     plus_one
+            mtp.layers.0.self_attn.q_proj.weight                           16,8    blk.2.attn_q.weight
+            mtp.layers.0.self_attn.k_proj.weight                           4,8     blk.2.attn_k.weight
+            mtp.layers.0.self_attn.v_proj.weight                           4,8     blk.2.attn_v.weight
+            mtp.layers.0.self_attn.o_proj.weight                           8,8     blk.2.attn_output.weight
+            mtp.layers.0.self_attn.q_norm.weight                           4       blk.2.attn_q_norm.weight             plus_one
+            mtp.layers.0.self_attn.k_norm.weight                           4       blk.2.attn_k_norm.weight             plus_one
+            mtp.layers.0.mlp.gate_proj.weight                              6,8     blk.2.ffn_gate.weight
+            mtp.layers.0.mlp.up_proj.weight                                6,8     blk.2.ffn_up.weight
+            mtp.layers.0.mlp.down_proj.weight                              8,6     blk.2.ffn_down.weight
             mtp.pre_fc_norm_embedding.weight                               8       blk.2.nextn.enorm.weight             plus_one
             mtp.pre_fc_norm_hidden.weight                                  8       blk.2.nextn.hnorm.weight             plus_one
             mtp.fc.weight                                                  8,16    blk.2.nextn.eh_proj.weight

@@ -77,6 +77,7 @@ fn row(line: &Line, part: Part) -> Parsed<TensorRow> {
         match word {
             "required" => row.need = Need::Yes,
             "instead_of" => row.need = Need::InsteadOf(next()?),
+            "with_module" => row.need = Need::WithModule,
             "with_heads" => row.with_heads = shape(line, next()?)?,
             word => shapes.push(shape(line, word)?),
         }

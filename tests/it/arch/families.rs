@@ -694,3 +694,25 @@ fn names_of_mlx_tell_its_files() {
     let found = model.resolution().expect("names");
     assert_eq!((found.dialect, found.unknown.as_slice()), (Dialect::Mlx, &[][..]));
 }
+
+/// Layers of Qwen 3.5 have attention or linear attention, of which each is whole.
+#[test]
+fn parts_of_linear_attention_are_missed() {
+    let missing = |gone: &str| {
+        let mut model = listed("qwen3.5 with experts", &json!({}));
+        model.forms[0].1.retain(|name, _| !name.ends_with(gone));
+        let opened = directory(&model);
+        opened.model.resolution().unwrap().missing.join(", ")
+    };
+    assert_eq!(missing("nothing"), "");
+    for (gone, canonical) in [
+        ("linear_attn.out_proj.weight", "linear_attention.output.weight"),
+        ("linear_attn.A_log", "linear_attention.a_log"),
+        ("linear_attn.conv1d.weight", "linear_attention.conv.weight"),
+        ("linear_attn.in_proj_z.weight", "linear_attention.gate.weight"),
+        ("self_attn.o_proj.weight", "attention.output.weight"),
+    ] {
+        let found = missing(gone);
+        assert!(found.contains(canonical), "{gone}: {found:?}");
+    }
+}
