@@ -135,7 +135,9 @@ pub(crate) fn is_tied(model_type: &str) -> bool {
 /// Whether the class of a `model_type` has no biases although transformers' class has, if this flag is
 /// true.
 pub(crate) fn is_unbiased(model_type: &str, flag: &str) -> bool {
-    class(model_type).is_some_and(|class| class.is_unbiased || class.unbiased.contains(&flag))
+    let is_of_biases = flag.ends_with("bias");
+    class(model_type)
+        .is_some_and(|class| class.is_unbiased && is_of_biases || class.unbiased.contains(&flag))
 }
 
 /// Whether no matrix of the class of a `model_type` has a bias.
@@ -235,6 +237,7 @@ mod tests {
         assert!(llama.sizes.contains(&"num_attention_heads"));
         assert!(is_tied("gemma") && is_untied("deepseek_v3"));
         assert!(has_no_biases("qwen3") && is_unbiased("qwen3", "attention_bias"));
+        assert!(!is_unbiased("step3p5", "use_qk_norm"));
         assert!(!has_no_biases("qwen2"));
         assert!(biases_output("llama") && !biases_output("qwen2"));
         assert_eq!(ignored("cohere"), ["hidden_act", "rope.factor", "rope.partial_rotary_factor"]);

@@ -86,6 +86,17 @@ pub(crate) fn stated<'s>(
     json.map(ConfigValue::Json).or_else(|| of_keys().filter(|_| is_gguf).map(ConfigValue::Metadata))
 }
 
+/// Whether a config states rotary embeddings in the objects of older and of newer files.
+fn replaces_rope(store: &Store, kept: Option<&KeptDocument>) -> bool {
+    let has = |config: &Json, key: &str| {
+        let object = config.get(key).and_then(Json::as_object);
+        object.is_some_and(|object| !object.is_empty())
+    };
+    let configs = documents(store, kept).into_iter().flat_map(|(_, root)| nested_configs(root));
+    let mut configs = configs.filter(|(_, config)| has(config, "rope_parameters"));
+    configs.next().is_some_and(|(_, config)| has(config, OLDER))
+}
+
 /// The rotary embeddings of transformers' class, if `config.json` states none, and the keys of older files
 /// that the class does not read.
 fn rope_of_class(store: &Store, kept: Option<&KeptDocument>) -> (Option<Json>, Vec<&'static str>) {
@@ -97,6 +108,10 @@ fn rope_of_class(store: &Store, kept: Option<&KeptDocument>) -> (Option<Json>, V
     let rope = transformers::rope_of_class(named).filter(|_| !is_beside);
     let mut unread = vec!["rope_theta", "partial_rotary_factor", OLDER];
     unread.retain(|key| !reads(key, is_beside));
+    // The class takes the older object in place of the newer one.
+    if replaces_rope(store, kept) && reads(OLDER, true) {
+        unread.push("rope_parameters");
+    }
     (rope.map(|rope| json!({ "rope_parameters": rope })), unread)
 }
 

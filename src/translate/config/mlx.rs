@@ -141,6 +141,12 @@ fn drop_unread_rope(config: &mut Map<String, Json>, model_type: &str) {
             config.remove(key);
         }
     }
+    // The class takes the older object in place of the newer one.
+    let has =
+        |key: &&str| config.get(*key).and_then(Json::as_object).is_some_and(|o| !o.is_empty());
+    if ROPE.iter().all(has) {
+        config.remove(ROPE[0]);
+    }
 }
 
 /// States the rotary embeddings that transformers' class has by default, which mlx-lm's has not, with the numbers that
@@ -201,12 +207,11 @@ fn rope_under_both_names(config: &mut Map<String, Json>) {
         }
         Json::Object(scaling)
     });
-    for (key, value) in [
-        ("rope_theta", full.get("rope_theta").cloned()),
-        ("partial_rotary_factor", full.get("partial_rotary_factor").cloned()),
-        ("rope_local_base_freq", local.cloned()),
-        ("rope_scaling", scaling),
-    ] {
+    // The class takes these of the object, whatever stands beside it.
+    for key in ["rope_theta", "partial_rotary_factor"] {
+        config.extend(full.get(key).map(|value| (key.to_owned(), value.clone())));
+    }
+    for (key, value) in [("rope_local_base_freq", local.cloned()), ("rope_scaling", scaling)] {
         let absent = config.get(key).is_none_or(Json::is_null);
         if let Some(value) = value.filter(|_| absent) {
             config.insert(key.to_owned(), value);

@@ -337,6 +337,27 @@ fn gemma3_has_its_bases_without_keys() {
     assert_eq!(found, [1e6, 1e4].map(Json::from));
 }
 
+/// Transformers 5.24 takes `rope_scaling`, as cards of models advise, in place of the `rope_parameters` that it saves.
+#[test]
+fn the_older_object_replaces_the_newer_one() {
+    let small = json!({
+        "model_type": "qwen3", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 96, "vocab_size": 32,
+        "max_position_embeddings": 4096, "rope_theta": 1000000.0,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0},
+    });
+    let read = |config: &Json| {
+        let config = from_json(config);
+        (config.rope_theta.value, said(&config, &["rope"]).contains("yarn"))
+    };
+    assert_eq!(read(&small).0, 5000.0);
+    let mut both = small.clone();
+    both["rope_scaling"] = json!({"rope_type": "yarn", "factor": 4.0});
+    assert_eq!(read(&both), (1_000_000.0, true));
+    both["rope_scaling"] = json!({});
+    assert_eq!(read(&both).0, 5000.0);
+}
+
 /// Transformers 5.24 looks for `truncate` in `rope_parameters` itself.
 #[test]
 fn yarn_is_rounded_whatever_the_parameters_of_a_kind_of_layer_say() {
