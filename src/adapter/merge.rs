@@ -151,7 +151,9 @@ impl Adapter {
             let Some(own) = own.filter(|own| own.shape().last() == other.shape().last()) else {
                 continue;
             };
-            if !own.has_values_of(&other)? {
+            // A quantized model has the rounded values of the same matrix.
+            let is_rounded = own.dtype()?.is_quantized() && own.shape() == other.shape();
+            if !is_rounded && !own.has_values_of(&other)? {
                 others.push(base);
             }
         }
