@@ -245,6 +245,20 @@ pub(crate) fn contents(folder: &Path) -> std::collections::BTreeMap<String, Vec<
     found
 }
 
+/// Whether the tests, and so the programs that they start, ignore the end of their terminal, as under `nohup`. Then a
+/// program handles no signal: the system ends it.
+pub(crate) fn ignores_signals() -> bool {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let set = line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok());
+    // Signals 1, 2 and 15.
+    let found = set.is_some_and(|set| set & 0x4003 != 0);
+    if found {
+        println!("skipped: signals are ignored here");
+    }
+    found
+}
+
 /// Runs a script of the shell where a folder is a file system of 600 kB, with variables. `None`, with a
 /// line that says so, where none can be mounted.
 pub(crate) fn on_small_disk(

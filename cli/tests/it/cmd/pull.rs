@@ -390,6 +390,9 @@ fn names_with_two_meanings() {
 #[test]
 #[cfg(unix)]
 fn interrupted() {
+    if support::ignores_signals() {
+        return;
+    }
     let slow = |_: &server::Request, answer: Answer| Answer {
         pace: Some((16 << 10, Duration::from_millis(5))),
         ..answer
