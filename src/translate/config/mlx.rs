@@ -142,8 +142,7 @@ fn drop_unread_rope(config: &mut Map<String, Json>, model_type: &str) {
         }
     }
     // The class takes the older object in place of the newer one.
-    let has =
-        |key: &&str| config.get(*key).and_then(Json::as_object).is_some_and(|o| !o.is_empty());
+    let has = |key: &&str| config.get(key).and_then(Json::as_object).is_some_and(|o| !o.is_empty());
     if ROPE.iter().all(has) {
         config.remove(ROPE[0]);
     }
