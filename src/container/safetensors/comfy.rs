@@ -19,7 +19,8 @@ impl StatedFormats {
     /// The format of a module's weight.
     pub(super) fn of_module(&self, indexed: &Indexed, module: &[u8]) -> Option<String> {
         let own = indexed.find(&[module, b".comfy_quant"].concat()).map(|number| {
-            let text = indexed.read(number).unwrap_or_default();
+            // Longer text is none that ComfyUI writes.
+            let text = indexed.read_start(number, 4096).unwrap_or_default();
             Json::parse(&text).unwrap_or_default()
         });
         let layers = || self.0.get("layers")?.get(std::str::from_utf8(module).ok()?);
