@@ -3,7 +3,7 @@
 use super::conditional::ConditionalName;
 use super::config::OwnKeys;
 use super::habits::MlxModules;
-use super::rule::{FactorRule, KeyedTensor, NameRule, Rename};
+use super::rule::{FactorRule, KeyedTensor, NameRule, Rename, expand};
 use super::source::SourceModel;
 use super::tensor::TensorRow;
 use super::variant::Variant;
@@ -72,6 +72,9 @@ pub struct Architecture {
     /// Whether mlx-lm's class expects the names of vision and audio models as Hugging Face's files
     /// have them, with `model.` at the start.
     pub(crate) mlx_keeps_tower_names: bool,
+    /// Starts of stored names of the layer that predicts a further token, if its class does not number it with the others,
+    /// and those that the tables have instead, with that number. See [`Self::numbered`].
+    pub(crate) next_layer: &'static [(&'static str, &'static str)],
     /// Whether transformers' class of the model with images holds the language model with its output
     /// matrix, as `language_model.model` and `language_model.lm_head`.
     pub(crate) outer_head: bool,
@@ -120,6 +123,7 @@ impl Architecture {
         mlx_readers: &[],
         mlx_modules: &[],
         mlx_keeps_tower_names: false,
+        next_layer: &[],
         outer_head: false,
         mlx_uncast: &[],
         encodes: false,
@@ -128,6 +132,25 @@ impl Architecture {
         exceeds_f16: false,
         decoder: None,
     };
+}
+
+/// Names of the layer that predicts a further token, of number `layer`.
+impl Architecture {
+    /// The name of the tables for a tensor that is stored without the number. `None` for one of another layer.
+    pub(super) fn numbered(&self, stored: &str, layer: u32) -> Option<String> {
+        let numbered = |(own, instead): &(&str, &str)| {
+            Some(expand(instead, Some(layer)) + stored.strip_prefix(own)?)
+        };
+        self.next_layer.iter().find_map(numbered)
+    }
+
+    /// The stored name for one of the tables.
+    pub(crate) fn unnumbered(&self, name: &str, layer: u32) -> Option<String> {
+        let unnumbered = |(own, instead): &(&str, &str)| {
+            Some(format!("{own}{}", name.strip_prefix(&expand(instead, Some(layer)))?))
+        };
+        self.next_layer.iter().find_map(unnumbered)
+    }
 }
 
 /// A prefix of stored names.

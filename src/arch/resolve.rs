@@ -261,7 +261,10 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     let names = names_of(architecture, dialect);
     let within = prefixes(store, &mut resolution, architecture, &names);
     let is_text = resolution.text_class.is_some();
-    let tables = Tables { architecture, dialect, names: &names, within: &within, is_text };
+    let promised = reader.as_ref().and_then(|reader| config::promised_layers(reader, architecture));
+    let n_layers = promised.map(|promised| promised.own);
+    let tables =
+        Tables { architecture, dialect, names: &names, within: &within, is_text, n_layers };
     let mut ended = Vec::new();
     let required = architecture.required();
     let bits = bits_of(&required);
@@ -312,7 +315,6 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     add_experts(experts, &mut resolution).map_err(|error| error.in_file(store.path()))?;
     keep_once(&mut resolution, &ranks).map_err(|error| error.in_file(store.path()))?;
     architecture.conditional_names.iter().for_each(|row| row.apply(&mut resolution.mapped));
-    let promised = reader.and_then(|reader| config::promised_layers(&reader, architecture));
     let promised = promised.unwrap_or_default();
     // Arrays of a scheme that is not supported may stand for any tensor.
     if store.check_known().is_ok() {
@@ -330,6 +332,8 @@ struct Tables<'n> {
     names: &'n DialectRows,
     within: &'n str,
     is_text: bool,
+    /// The number of layers of the language model, if the config states it.
+    n_layers: Option<u32>,
 }
 
 impl<'n> Tables<'n> {
@@ -379,8 +383,13 @@ impl<'n> Tables<'n> {
     }
 
     fn find(&self, bare: &str) -> Option<NameMatch<'n>> {
-        let &Self { architecture, dialect, names, within, is_text } = self;
-        find(bare, architecture, dialect, names).or_else(|| {
+        let &Self { architecture, dialect, names, within, is_text, n_layers } = self;
+        let numbered = || {
+            let name =
+                architecture.numbered(bare, n_layers.filter(|_| dialect != Dialect::Gguf)?)?;
+            find(&name, architecture, dialect, names)
+        };
+        find(bare, architecture, dialect, names).or_else(numbered).or_else(|| {
             let name = bare.strip_prefix(within).filter(|_| !within.is_empty())?;
             let found = find(name, architecture, dialect, names)?;
             let instead = found.instead.or_else(|| is_text.then(|| name.to_owned()));

@@ -360,7 +360,16 @@ impl Translation<'_> {
         let stored = |name: &str| mapping(name).map(|of| (&of.stored, of.transform));
         let one = |a: &str, b: &str| stored(a).is_some_and(|a| stored(b) == Some(a));
         let of_files = model_type(model.store(), resolution)?;
-        let (spelled, without) = dialect_tensors(architecture, &of_files, dialect, &canonical, one);
+        let (mut spelled, without) =
+            dialect_tensors(architecture, &of_files, dialect, &canonical, one);
+        if let Some(next) = resolution.next_layers().first()
+            && dialect == Dialect::HuggingFace
+        {
+            for tensor in &mut spelled {
+                let own = architecture.unnumbered(&tensor.name, *next);
+                tensor.name = own.unwrap_or_else(|| std::mem::take(&mut tensor.name));
+            }
+        }
         let nameless = format!("{} has no name for it", dialect.name());
         named.left_out.extend(without.into_iter().map(|name| {
             let reason =
@@ -550,7 +559,7 @@ fn unknown_fault(
 }
 
 /// The layers that predict further tokens, unless the dialect has names for all that they consist
-/// of. Programs that read MLX directories have no place for them.
+/// of, and for as many. Programs that read MLX directories have no place for them.
 fn layers_left_out(
     resolution: &Resolution,
     architecture: &Architecture,
@@ -560,10 +569,12 @@ fn layers_left_out(
     let in_hf = rules.any(|rule| {
         rule.canonical == "layers.{n}.nextn.projection.weight" && !rule.hf.name.is_empty()
     });
+    let layers = resolution.next_layers();
+    let is_one = || architecture.next_layer.is_empty() || layers.len() == 1;
     match dialect {
-        Dialect::Mlx => resolution.next_layers(),
-        Dialect::HuggingFace if !in_hf => resolution.next_layers(),
-        _ => BTreeSet::new(),
+        Dialect::HuggingFace if in_hf && is_one() => BTreeSet::new(),
+        Dialect::HuggingFace | Dialect::Mlx => layers,
+        Dialect::Gguf | Dialect::Publisher => BTreeSet::new(),
     }
 }
 

@@ -95,6 +95,7 @@ struct FamilyDraft {
     renames: Vec<Rename>,
     conditional_names: Vec<ConditionalName>,
     auxiliary: Vec<(&'static str, &'static str)>,
+    next_layer: Vec<(&'static str, &'static str)>,
     keyed: Vec<KeyedTensor>,
     factors: Vec<FactorRule>,
     mlx_readers: Vec<(&'static str, &'static str)>,
@@ -120,6 +121,7 @@ impl FamilyDraft {
             renames: Vec::new(),
             conditional_names: Vec::new(),
             auxiliary: Vec::new(),
+            next_layer: Vec::new(),
             keyed: Vec::new(),
             factors: Vec::new(),
             mlx_readers: Vec::new(),
@@ -224,6 +226,10 @@ impl FamilyDraft {
                 }
                 self.own_keys.push((name, line.list(1)));
             }
+            "next-layer" => {
+                let [stored, instead] = line.words()?;
+                self.next_layer.push((stored, instead));
+            }
             "auxiliary" => self.auxiliary.push((line.word(0)?, line.text_from(1))),
             "keyed" => {
                 tables.tensor(line, line.word(0)?)?;
@@ -257,6 +263,7 @@ impl FamilyDraft {
             renames: self.renames.leak(),
             conditional_names: self.conditional_names.leak(),
             auxiliary: self.auxiliary.leak(),
+            next_layer: self.next_layer.leak(),
             keyed: self.keyed.leak(),
             factors: self.factors.leak(),
             mlx_readers: self.mlx_readers.leak(),

@@ -1,6 +1,8 @@
 //! The faults for which classes of transformers and mlx-lm refuse a directory, or which they ignore
 //! although the model needs it. `xtask/oracles/strict.py` asks both with damaged models.
 
+use std::collections::BTreeSet;
+
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::config::flags::{TensorFlag, tensor_flags};
 use crate::arch::{ModelConfig, Resolution};
@@ -147,9 +149,12 @@ fn places(
     let next = config.experts.n_next_token_layers.as_ref().map_or(0, |more| more.value);
     let layers = config.n_layers.value.saturating_add(next);
     let number = |name: &str| name.strip_prefix("layers.")?.split('.').next()?.parse::<u32>().ok();
+    // Readers leave out what is stored apart from the other layers.
+    let is_numbered = resolution.architecture.is_none_or(|row| row.next_layer.is_empty());
+    let apart = if is_numbered { BTreeSet::new() } else { resolution.next_layers() };
     let mut beyond = resolution.mapped.iter().filter_map(|mapping| {
         let number = number(&mapping.canonical)?;
-        (number >= layers).then_some(&mapping.canonical)
+        (number >= layers && !apart.contains(&number)).then_some(&mapping.canonical)
     });
     if let Some(name) = beyond.next() {
         let stated = &config.n_layers;

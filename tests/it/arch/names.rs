@@ -80,22 +80,6 @@ const LACKING: &[(&str, Form, &str, &str)] = &[
     ("apertus", Form::Gguf, "layers.{n}.ffn.activation.eps", KEYED),
     ("modernbert", Form::Gguf, "masked_words.output.weight", "llama.cpp has no place for it"),
     ("modernbert", Form::Gguf, "masked_words.output.bias", "llama.cpp has no place for it"),
-    ("qwen3.5, dense", Form::HuggingFace, "layers.{n}.attention_norm.weight", BEHIND),
-    ("qwen3.5, dense", Form::HuggingFace, "layers.{n}.ffn_norm.weight", BEHIND),
-    ("qwen3.5, dense", Form::HuggingFace, "layers.{n}.attention.q.weight", BEHIND),
-    ("qwen3.5, dense", Form::HuggingFace, "layers.{n}.attention.k.weight", BEHIND),
-    ("qwen3.5, dense", Form::HuggingFace, "layers.{n}.attention.v.weight", BEHIND),
-    ("qwen3.5, dense", Form::HuggingFace, "layers.{n}.attention.output.weight", BEHIND),
-    ("qwen3.5, dense", Form::HuggingFace, "layers.{n}.attention.gate.weight", BEHIND),
-    ("qwen3.5, dense", Form::HuggingFace, "layers.{n}.attention.q_norm.weight", BEHIND),
-    ("qwen3.5, dense", Form::HuggingFace, "layers.{n}.attention.k_norm.weight", BEHIND),
-    ("qwen3.5, dense", Form::HuggingFace, "layers.{n}.ffn.gate.weight", BEHIND),
-    ("qwen3.5, dense", Form::HuggingFace, "layers.{n}.ffn.up.weight", BEHIND),
-    ("qwen3.5, dense", Form::HuggingFace, "layers.{n}.ffn.down.weight", BEHIND),
-    ("qwen3.5, dense", Form::HuggingFace, "layers.{n}.nextn.embedding_norm.weight", BEHIND),
-    ("qwen3.5, dense", Form::HuggingFace, "layers.{n}.nextn.hidden_norm.weight", BEHIND),
-    ("qwen3.5, dense", Form::HuggingFace, "layers.{n}.nextn.projection.weight", BEHIND),
-    ("qwen3.5, dense", Form::HuggingFace, "layers.{n}.nextn.output_norm.weight", BEHIND),
     ("whisper of mlx-examples", Form::Mlx, "enc.position_embedding.weight", "computed"),
     ("whisper of mlx-examples", Form::Mlx, "output.weight", "tied"),
     ("qwen3_moe", Form::Gguf, "layers.{n}.ffn.gate.weight", NO_DENSE),
@@ -105,7 +89,6 @@ const LACKING: &[(&str, Form, &str, &str)] = &[
     ("embeddinggemma", Form::HuggingFace, "dense_3.weight", "it lies in a folder of its own"),
 ];
 
-const BEHIND: &str = "of the layer behind the others, which Hugging Face keeps apart";
 const KEYED: &str = "GGUF states it as a key";
 const NO_DENSE: &str = "the converter stops at dense layers, which no published model has";
 

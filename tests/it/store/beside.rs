@@ -541,20 +541,65 @@ fn layers_that_predict_further_tokens_are_left_out_whole() {
     for next in [1, 0] {
         let file = out.path().join(format!("{next}.gguf"));
         std::fs::write(&file, qwen35(3, next, 3).build()).expect("a file");
-        for to in [&SAFETENSORS, &MLX] {
-            let (path, notes) = convert(&file, to, out.path());
-            assert!(notes.contains("multi-token prediction layer (nextn)"), "{notes}");
-            let model = Model::open(&path).expect("a directory");
-            let names: Vec<String> =
-                model.stored_tensors().map(|tensor| tensor.name().to_owned()).collect();
-            assert!(!names.iter().any(|name| name.contains(".layers.2.")), "{names:?}");
-            assert_eq!(model.config().expect("a config").n_layers.value, 2);
-            assert!(model.resolution().expect("resolved").missing.is_empty());
-        }
+        let (path, notes) = convert(&file, &MLX, out.path());
+        assert!(notes.contains("multi-token prediction layer (nextn)"), "{notes}");
+        let names = stored_names(&path);
+        assert!(!names.iter().any(|name| name.contains(".layers.2.")), "{names:?}");
+        assert_eq!(
+            Model::open(&path).expect("a model").config().expect("a config").n_layers.value,
+            2
+        );
         let model = Model::open(&file).expect("a file");
         let error = model.leave_out(|name| name.starts_with("blk.2.")).expect_err("a layer");
         let advice = error.advice_in(|_| "").expect("advice");
         assert!(advice.contains("COPY --prune-layers 2"), "{error}: {advice}");
+    }
+}
+
+fn stored_names(path: &Path) -> Vec<String> {
+    let model = Model::open(path).expect("a model");
+    assert!(model.resolution().expect("resolved").missing.is_empty());
+    model.stored_tensors().map(|tensor| tensor.name().to_owned()).collect()
+}
+
+/// Hugging Face's files store the layer apart from the others (`mtp.*`, Qwen/Qwen3.5-9B), and GGUF after the last one.
+#[test]
+fn the_layer_for_further_tokens_is_stored_apart() {
+    let out = tempfile::tempdir().expect("a folder");
+    for next in [1, 0] {
+        let file = out.path().join(format!("{next}.gguf"));
+        std::fs::write(&file, qwen35(3, next, 3).build()).expect("a file");
+        let (path, notes) = convert(&file, &SAFETENSORS, out.path());
+        assert!(!notes.contains("nextn"), "{notes}");
+        let names = stored_names(&path);
+        let apart: Vec<&str> = names.iter().filter_map(|name| name.strip_prefix("mtp.")).collect();
+        assert_eq!(apart.len(), 15, "{names:?}");
+        let own = ["fc", "norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden"];
+        assert!(
+            own.iter().all(|own| apart.contains(&format!("{own}.weight").as_str())),
+            "{apart:?}"
+        );
+        assert!(!names.iter().any(|name| name.starts_with("model.layers.2.")), "{names:?}");
+        let model = Model::open(&path).expect("a directory");
+        assert_eq!(model.config().expect("a config").n_layers.value, 2);
+        assert!(model.resolution().expect("resolved").auxiliary.is_empty());
+        let strict = ops::check_consistency(&model, Strictness::Strict).expect("a report").faults;
+        assert!(!strict.iter().any(|fault| fault.contains("nextn")), "{strict:?}");
+        // Norms multiply by 1 + w there.
+        let (first, again) =
+            (Model::open(&file).expect("a file"), convert(&path, &GGUF, out.path()).0);
+        let again = Model::open(again).expect("a file");
+        for name in first.names().expect("names") {
+            let values = |model: &Model| {
+                model.tensor(name).and_then(|tensor| tensor.to_vec::<f32>()).expect("a tensor")
+            };
+            let (first, again) = (values(&first), values(&again));
+            // The logarithm of a number that no model has.
+            let is_same = |(a, b): (&f32, &f32)| a == b || a.is_nan() && b.is_nan();
+            assert!(first.iter().zip(&again).all(is_same), "{name}");
+        }
+        assert_eq!(number(&again, "qwen35.block_count"), Some(3));
+        assert_eq!(number(&again, "qwen35.nextn_predict_layers"), Some(1));
     }
 }
 
