@@ -1,5 +1,7 @@
 //! Recommended settings for generating text.
 
+use super::config::nested_configs;
+use super::kept::{GENERATION, Kept};
 use super::{Field, FieldSource};
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
@@ -126,6 +128,24 @@ impl GenerationConfig {
             other: settings.json,
         }))
     }
+}
+
+/// See [`Model::end_tokens`](crate::Model::end_tokens).
+pub(crate) fn end_tokens(store: &Store) -> Result<Vec<u32>> {
+    if let Some(stated) = GenerationConfig::of(store)?.and_then(|settings| settings.eos) {
+        return Ok(stated.value);
+    }
+    let ends = |config: &Map<String, Json>| each(config.get("eos_token_id")?, count);
+    let own = store.document("config.json").map(nested_configs).unwrap_or_default();
+    let stated = own.iter().find_map(|(_, config)| ends(config.as_object()?));
+    if stated.is_some() {
+        return Ok(stated.unwrap_or_default());
+    }
+    let here = |error: Error| error.in_file(store.path());
+    let generation = Kept::read_from(store.metadata(), GENERATION).map_err(here)?;
+    let config = Kept::read(store.metadata()).map_err(here)?;
+    let kept = ends(generation.config()).or_else(|| ends(config.config()));
+    Ok(kept.unwrap_or_default())
 }
 
 fn find(store: &Store) -> Result<Option<SettingsSource<'_>>> {

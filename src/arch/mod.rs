@@ -54,6 +54,7 @@ pub(crate) use cut::{Cut, Stage, TensorCut, pipeline_layers};
 pub(crate) use dialect_names::{DialectTensor, dialect_tensors};
 pub use family::{FamilyFile, architectures};
 pub use generation::GenerationConfig;
+pub(crate) use generation::end_tokens;
 pub use linear::Linear;
 pub use mapping::Mapping;
 pub use resolution::{Auxiliary, Resolution, Undecoded};

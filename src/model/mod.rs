@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::arch::{
     ConfigValue, Dialect, DialectTensor, GenerationConfig, KeptDocument, LEFT_OUT, Mapping,
-    ModelConfig, Resolution, ZERO_BIAS, canonical_of, computed_config, dialect_tensors,
+    ModelConfig, Resolution, ZERO_BIAS, canonical_of, computed_config, dialect_tensors, end_tokens,
     model_config, resolve, stated_config, unused_config,
 };
 use crate::bytes::{Source, Text};
@@ -483,6 +483,20 @@ impl Model {
     /// `Io` if the file cannot be read.
     pub fn generation_config(&self) -> Result<Option<GenerationConfig>> {
         GenerationConfig::of(&self.inner.store)
+    }
+
+    /// The tokens that end a text: those that `generation_config.json` states, or else `config.json`, and those of the
+    /// tokenizer. A GGUF file states one, and keeps the list of the model that it was written from.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`generation_config`](Self::generation_config) and [`tokenizer`](Self::tokenizer).
+    pub fn end_tokens(&self) -> Result<Vec<u32>> {
+        let mut ends = end_tokens(&self.inner.store)?;
+        if let Some(tokenizer) = self.tokenizer()? {
+            ends.extend(["eos", "eot"].iter().filter_map(|name| tokenizer.special(name)));
+        }
+        Ok(ends)
     }
 
     /// The names that [`tensor`](Self::tensor) accepts: canonical names, then the stored names of

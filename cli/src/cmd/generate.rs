@@ -22,7 +22,7 @@ pub(crate) fn run(args: &Generate) -> Done {
     let has_texts = !args.print_ids || !stop.is_empty();
     let detokenizer = has_texts.then(|| detokenizer(&model)).transpose()?;
     let mut text = detokenizer.as_ref().map(Detokenizer::stream);
-    let ends = if args.ignore_eos { Vec::new() } else { ends(&model)? };
+    let ends = if args.ignore_eos { Vec::new() } else { model.end_tokens()? };
     let reference = device::reference(&args.runner, &model)?;
     let mut tokens = prompt(args, &model, &stored)?;
     let mut given = tokens.len();
@@ -165,16 +165,6 @@ pub(super) fn detokenizer(model: &Model) -> Result<Detokenizer, Stop> {
         _ => error,
     };
     Ok(tokenizer.detokenizer().map_err(|error| advise(error.in_file(model.path())))?)
-}
-
-/// Tokens that end a text: those of the generation settings and of the tokenizer.
-fn ends(model: &Model) -> Result<Vec<u32>, Stop> {
-    let settings = model.generation_config()?.and_then(|settings| settings.eos);
-    let mut ends = settings.map_or_else(Vec::new, |eos| eos.value);
-    if let Some(tokenizer) = model.tokenizer()? {
-        ends.extend(["eos", "eot"].iter().filter_map(|name| tokenizer.special(name)));
-    }
-    Ok(ends)
 }
 
 #[cfg(test)]

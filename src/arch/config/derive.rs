@@ -631,6 +631,17 @@ fn flat_magnitude(reader: &ConfigReader<'_>, scaling: &mut RopeScaling) {
     }
 }
 
+/// Phi 3's first configs name LongRoPE so, as its class knows: YaRN has no lists of divisors.
+fn name_longrope(reader: &ConfigReader<'_>, scaling: &mut RopeScaling) {
+    if let Some(kind) = &mut scaling.kind
+        && kind.value == RopeScalingKind::Yarn
+        && scaling.long_factors.is_some()
+        && !reader.reads_gguf_keys()
+    {
+        kind.value = RopeScalingKind::LongRope;
+    }
+}
+
 fn finish_rope(
     reader: &ConfigReader<'_>,
     core: &Core,
@@ -689,6 +700,7 @@ fn finish_rope(
                 rotates.then(|| Field::derived(RopeScalingKind::None, FieldSource::usual()))
             });
     }
+    name_longrope(reader, scaling);
     flat_magnitude(reader, scaling);
     // YaRN's class derives a factor that is null.
     let lengths = core.max_seq_len.as_ref().zip(scaling.original_max_seq_len.as_ref());

@@ -29,6 +29,8 @@ const INERT: &[&str] = &[
     "learned_pos_emb",
     "mamba_chunk_size",
     "max_position_embeddings",
+    "moe_jitter_eps",
+    "moe_loss_weight",
     "n_positions",
     "num_logits_to_keep",
     "pad_token_id",
@@ -153,7 +155,16 @@ pub(super) fn meaning(document: &Map<String, Json>, layers: u32) -> BTreeMap<Str
                     && bases.all(|own| base.is_some_and(|base| same(own, base)))
             };
             let said = reader.get(key).filter(|said| !usual(said));
-            let said = said.map_or(Json::Null, |said| of_all_layers(said, layers));
+            let mut said = said.map_or(Json::Null, |said| of_all_layers(said, layers));
+            if let Json::Object(parts) = &mut said {
+                // Each object that transformers saves has what every config has.
+                let any = transformers::defaults("PreTrainedConfig");
+                let is_of_any = |part: &str| any.iter().any(|(key, _)| *key == part);
+                let is_own = |part: &str| {
+                    !(is_of_any(part) || part == "model_type" || INERT.contains(&part))
+                };
+                parts.retain(|part, value| is_own(part) && !value.is_null());
+            }
             out.insert(key.clone(), said);
         }
     }
@@ -184,6 +195,17 @@ pub(crate) fn same(a: &Json, b: &Json) -> bool {
         (Json::Null | Json::Bool(false), Json::Null | Json::Bool(false)) => true,
         (Json::Array(list), Json::Null) | (Json::Null, Json::Array(list)) => list.is_empty(),
         _ => a == b,
+    }
+}
+
+/// The kind that an object of rotary embeddings states, by its newer name. Phi 3's class takes one with lists for LongRoPE,
+/// whatever its name.
+fn kind_of_rope(stated: &Map<String, Json>) -> Option<&str> {
+    let named = |key: &str| stated.get(key)?.as_str();
+    match named("rope_type").or_else(|| named("type"))? {
+        "su" => Some("longrope"),
+        "yarn" if stated.contains_key("long_factor") => Some("longrope"),
+        kind => Some(kind),
     }
 }
 
@@ -264,7 +286,7 @@ impl Reader<'_> {
         let part = part.or_else(|| real("partial_rotary_factor"));
         let part = part.or_else(|| self.outer("partial_rotary_factor"));
         let part = part.or_else(|| self.rotated_elements());
-        let kind = of("rope_type").or_else(|| of("type")).and_then(Json::as_str);
+        let kind = stated.and_then(kind_of_rope);
         // Without a factor, nothing is scaled.
         let kind =
             kind.filter(|kind| !matches!(*kind, "linear" | "dynamic") || real("factor").is_some());
@@ -287,7 +309,7 @@ impl Reader<'_> {
                 ("extrapolation_factor", Some(1.0)),
             ],
             "llama3" => &[("factor", None), ("low_freq_factor", None), ("high_freq_factor", None)],
-            "longrope" | "su" => &[("short_mscale", None), ("long_mscale", None)],
+            "longrope" => &[("short_mscale", None), ("long_mscale", None)],
             "default" | "mrope" => return Json::Object(out),
             _ => &[("factor", None)],
         };
@@ -295,7 +317,7 @@ impl Reader<'_> {
         let latent = || self.class.is_some_and(|class| class.contains_key("kv_lora_rank"));
         let both = ["mscale", "mscale_all_dim"];
         let is_scaled = both.iter().all(|key| real(key).is_some()) || latent();
-        let kind = kind.map_or("default", |kind| if kind == "su" { "longrope" } else { kind });
+        let kind = kind.unwrap_or("default");
         out.insert("rope_type".to_owned(), kind.into());
         for (key, usual) in numbers {
             let number = real(key).filter(|_| is_scaled || !both.contains(key)).or(*usual);
@@ -336,12 +358,12 @@ impl Reader<'_> {
     fn outer(&self, key: &str) -> Option<f64> {
         let objects = ["rope_scaling", "rope_parameters"];
         let is_beside = objects.iter().any(|key| self.rope_object(key).is_some());
+        let named = config::key(key).map_or(&[][..], |key| key.json);
+        let within = || named.iter().filter(|name| name.contains('.')).find_map(|n| self.real(n));
         match transformers::reads_older(self.model_type, key, is_beside) {
-            true => {
-                let named = config::key(key).map_or(&[][..], |key| key.json);
-                self.real(key).or_else(|| named.iter().find_map(|name| self.real(name)))
-            }
-            false => self.class?.get(key).and_then(Json::as_f64),
+            true => self.real(key).or_else(|| named.iter().find_map(|name| self.real(name))),
+            // The class of DBRX reads the objects that have it, but for this one number.
+            false => within().or_else(|| self.class?.get(key).and_then(Json::as_f64)),
         }
     }
 
@@ -359,8 +381,13 @@ impl Reader<'_> {
         self.real("head_dim").or_else(derived)
     }
 
+    /// The key may be a path of two, with a point between them.
     fn real(&self, key: &str) -> Option<f64> {
-        self.get(key).and_then(Json::as_f64)
+        let found = match key.split_once('.') {
+            Some((object, key)) => self.get(object)?.get(key),
+            None => self.get(key),
+        };
+        found.and_then(Json::as_f64)
     }
 
     /// The length of each layer's window; null if no layer has one.

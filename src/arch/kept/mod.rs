@@ -199,6 +199,11 @@ impl Kept {
         Ok(Self { config: object(config)?, derived: object(derived)?, ..Self::default() })
     }
 
+    /// The kept keys.
+    pub(crate) fn config(&self) -> &Map<String, Json> {
+        &self.config
+    }
+
     /// Whether a key is kept.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.config.contains_key(key)

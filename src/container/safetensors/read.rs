@@ -13,7 +13,7 @@ use super::stated::{StatedScheme, has_unapplied_scales, left_over};
 use super::weight_map::WeightMap;
 use super::{header, resolve, scheme, tied, unjoined};
 use crate::bytes::{Files, Source};
-use crate::error::{Error, Result};
+use crate::error::{AdvisedOption, Error, Result};
 use crate::store::folder::QUANTIZATION_DOCUMENTS;
 use crate::store::{Document, Encoding, Indexed, Note, Store, StoreBuilder, StoredFile, document};
 
@@ -171,7 +171,7 @@ pub(in super::super) fn open_directory(
     }
     let mut indexed = build(builder, parsed)?;
     if let Some((name, map)) = choice.index {
-        check_map(&mut indexed, &map, &choice.files)
+        check_map(&mut indexed, &map, &choice.files, options.strictness)
             .map_err(|error| error.in_file(&folder.join(name)))?;
     }
     gather(&mut indexed)?;
@@ -326,8 +326,14 @@ fn keep_listed(parsed: &mut [SafetensorsHeader], files: &[String], map: &WeightM
     before.saturating_sub(count(parsed))
 }
 
-/// Checks that every tensor of the index is in the file that the index names.
-fn check_map(indexed: &mut Indexed, map: &WeightMap, files: &[String]) -> Result<()> {
+/// Checks that every tensor of the index is in the file that the index names. A lenient reader, as transformers' is, only
+/// notes those that no file has.
+fn check_map(
+    indexed: &mut Indexed,
+    map: &WeightMap,
+    files: &[String],
+    strictness: Strictness,
+) -> Result<()> {
     // The position of each of the map's files among the opened files.
     let places: HashMap<&str, usize> =
         files.iter().enumerate().map(|(place, file)| (file.as_str(), place)).collect();
@@ -335,7 +341,7 @@ fn check_map(indexed: &mut Indexed, map: &WeightMap, files: &[String]) -> Result
         map.files.iter().map(|name| places.get(name.as_str()).copied()).collect();
     // The index mostly lists names in the same order as the files.
     let mut guess = 0;
-    let (mut copies, mut parts) = (Vec::new(), Vec::new());
+    let (mut copies, mut parts, mut absent) = (Vec::new(), Vec::new(), Vec::new());
     for (name, file) in map.iter() {
         let found = if indexed.is_named(guess, name) { Some(guess) } else { indexed.find(name) };
         let Some(number) = found else {
@@ -348,11 +354,15 @@ fn check_map(indexed: &mut Indexed, map: &WeightMap, files: &[String]) -> Result
                 parts.push(text.into_owned());
                 continue;
             }
+            if strictness == Strictness::Lenient {
+                absent.push(text.into_owned());
+                continue;
+            }
+            let advice = "a shard or the index belongs to another version of the model: fetch the files again, or read what \
+                          is there with {}";
             return Err(Error::malformed("the index lists the tensor, but no file contains it")
                 .in_tensor(crate::bytes::Text::new(name))
-                .advise(
-                    "a shard or the index belongs to another version of the model: fetch the files again",
-                ));
+                .advise_option(advice, AdvisedOption::Lenient));
         };
         guess = number.saturating_add(1);
         let said = numbers.get(file as usize).copied().flatten();
@@ -371,6 +381,15 @@ fn check_map(indexed: &mut Indexed, map: &WeightMap, files: &[String]) -> Result
         let listed: Vec<&str> = copies.iter().map(|(name, _)| &**name).collect();
         let listed = listed.join(" and ");
         indexed.note(&root, format!("the index lists {listed}, which {serving} serves as"));
+    }
+    if let Some(first) = absent.first() {
+        let root = indexed.root().to_path_buf();
+        let more = match absent.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count.saturating_sub(1)),
+        };
+        let text = format!("the index lists {first}{more}, which no file contains");
+        indexed.note(&root, text);
     }
     if let Some(first) = parts.first() {
         let root = indexed.root().to_path_buf();

@@ -25,6 +25,9 @@ pub(super) struct SelectedFiles {
 const STEMS: [&str; 6] =
     ["model", "diffusion_pytorch_model", "adapter_model", "adapters", "weights", "consolidated"];
 
+/// The weights of a model in one file.
+const ALONE: &str = "model.safetensors";
+
 /// The file name of weights from MLX's first converters and from its whisper converter today.
 const ARCHIVE: &str = "weights.npz";
 
@@ -157,6 +160,13 @@ fn choose_listed(
     } else if !strays.is_empty() {
         let text = format!("ignored, because {index} does not list them: {}", described(&strays));
         notes.push(Note::unread(folder, text));
+        // Seen in transformers 5.24 and mlx-lm 0.32.2.
+        if strays.contains(&ALONE) && map.files.iter().all(|file| file != ALONE) {
+            let text = format!(
+                "transformers and mlx-lm read {ALONE} in place of the files of the index: move it away"
+            );
+            notes.push(Note::new(folder, text));
+        }
     }
     files.sort_by(|a, b| Text::new(a.as_bytes()).natural_cmp(Text::new(b.as_bytes())));
     Ok(Listed::All(SelectedFiles { files, index: Some((index.to_owned(), map)), notes }))

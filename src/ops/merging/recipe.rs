@@ -142,7 +142,15 @@ impl MergeRecipe {
             recipe.slices.push(MergeSlice { sources, settings });
         }
         if let Some(name) = word("base_model") {
-            recipe.base = Some(models.number(name, &mut recipe)?);
+            let listed = recipe.sources.len();
+            let base = models.number(name, &mut recipe)?;
+            if base >= listed && recipe.slices.is_empty() && !recipe.method.needs_base() {
+                let method = recipe.method.name();
+                let fault = format!("{method} merges the models of the list, which lacks {name}");
+                let advice = "add it to models with its weight, or leave base_model out";
+                return Err(Error::mismatch(fault).advise(advice).in_key("base_model"));
+            }
+            recipe.base = Some(base);
         }
         recipe.vocabulary = match (keys.get("tokenizer"), keys.get("tokenizer_source")) {
             (None, None) => None,

@@ -61,8 +61,13 @@ pub(super) fn faults(store: &Store, resolution: &Resolution, config: &ModelConfi
 }
 
 fn rope(key: &str, stated: &Map<String, Json>) -> Option<String> {
+    const TRAINED: &str = "original_max_position_embeddings";
     let kind = stated.get("rope_type").or_else(|| stated.get("type"))?.as_str()?;
-    if OLDER_ROPES.contains(&kind) {
+    // Of LongRoPE under an older name, transformers looks for the length nowhere else.
+    if kind == "su" && !stated.contains_key(TRAINED) {
+        return Some(format!("{key} of type \"su\" has no {TRAINED}, which transformers requires"));
+    }
+    if OLDER_ROPES.contains(&kind) || kind == "yarn" && stated.contains_key("long_factor") {
         return None;
     }
     let Some(mut required) = transformers::rope_keys(kind) else {

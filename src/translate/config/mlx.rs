@@ -44,6 +44,7 @@ pub(crate) fn state_for_mlx_lm(
     }
     drop_unread_rope(text, &model_type);
     state_rope(text, &model_type);
+    name_longrope(text);
     if resolution.dialect != Dialect::Mlx {
         factor::neutral(&model, factor::rules(resolution), text);
     }
@@ -165,6 +166,20 @@ fn state_rope(config: &mut Map<String, Json>, model_type: &str) {
         stated.into_iter().filter_map(|key| Some((key.to_owned(), config.get(key)?.clone()))),
     );
     config.insert(ROPE[0].to_owned(), Json::Object(rope));
+}
+
+/// Names LongRoPE by its newer name, with the length that transformers looks for beside the newer name alone.
+fn name_longrope(config: &mut Map<String, Json>) {
+    for key in ROPE {
+        let Some(Json::Object(rope)) = config.get_mut(key) else { continue };
+        let has_lists = rope.contains_key("long_factor");
+        for name in ["rope_type", "type"].into_iter().filter(|_| has_lists) {
+            if let Some(kind) = rope.get_mut(name).filter(|kind| **kind == "su" || **kind == "yarn")
+            {
+                *kind = "longrope".into();
+            }
+        }
+    }
 }
 
 /// Gathers the numbers of rotary embeddings in `rope_parameters`, for classes that read nothing else.

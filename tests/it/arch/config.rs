@@ -534,6 +534,12 @@ fn phi_3_has_factors_for_short_and_long_contexts() {
     rope_scaling_short_factors = [1.0,1.25] (config.json rope_scaling.short_factor)
     rope_scaling_long_factors = [1.5,64.0] (config.json rope_scaling.long_factor)
     "#);
+    // Its class takes both older names for the newer one.
+    let older = from_json(&small(json!({
+        "model_type": "phi3", "original_max_position_embeddings": 4096, "max_position_embeddings": 131072,
+        "rope_scaling": {"type": "yarn", "short_factor": [1.0, 1.25], "long_factor": [1.5, 64]},
+    })));
+    assert_eq!(older.rope_scaling.kind.expect("a kind").value.name(), "longrope");
 }
 
 #[test]

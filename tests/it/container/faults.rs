@@ -902,13 +902,18 @@ fn an_index_that_lists_scales_of_unquantized_weights() {
 fn index_against_its_files() {
     assert_snapshot!(indexed(&index(&[("a", ONE), ("b", TWO), ("c", TWO)])), @r#"
     Malformed: ./model.safetensors.index.json: tensor "c": the index lists the tensor, but no file contains it
-    help: a shard or the index belongs to another version of the model: fetch the files again
+    help: a shard or the index belongs to another version of the model: fetch the files again, or read what is there with Strictness::Lenient
     "#);
     assert_snapshot!(indexed(&index(&[("a", TWO), ("b", TWO)])), @r#"
     Malformed: ./model.safetensors.index.json: tensor "a": the index lists the tensor, but no file contains it
-    help: a shard or the index belongs to another version of the model: fetch the files again
+    help: a shard or the index belongs to another version of the model: fetch the files again, or read what is there with Strictness::Lenient
     "#);
     assert_snapshot!(indexed(&index(&[("a", TWO), ("b", ONE)])), @r#"Malformed: ./model.safetensors.index.json: tensor "a": the index says model-00002-of-00002.safetensors, but the tensor is in model-00001-of-00002.safetensors"#);
+    let files = folder(&[(ONE, shard("a").build()), (TWO, shard("b").build())]);
+    put(files.path(), INDEX, index(&[("a", ONE), ("b", TWO), ("c", TWO)]));
+    let lenient = OpenOptions::new().strictness(Strictness::Lenient).open(files.path());
+    let said = notes(&lenient.expect("what is there"));
+    assert!(said.contains("the index lists c, which no file contains"), "{said}");
     // Both hold the same name.
     let twice = sharded(&[(ONE, shard("a")), (TWO, shard("a"))]);
     assert_snapshot!(refused_folder(&twice), @r#"

@@ -90,6 +90,35 @@ fn settings_have_few_digits() {
     assert_eq!(found, expected);
 }
 
+/// As transformers does: config.json states them where generation_config.json is absent. A GGUF file has a key for one alone.
+#[test]
+fn several_tokens_end_a_text() {
+    let folder = copy_of(sample("hf"));
+    let text = std::fs::read_to_string(folder.path().join("config.json")).expect("a config");
+    let mut config: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    config["eos_token_id"] = serde_json::json!([1, 7]);
+    put(folder.path(), "config.json", config.to_string());
+    let _ = std::fs::remove_file(folder.path().join("generation_config.json"));
+    let ends = |path: &Path| Model::open(path).expect("a model").end_tokens().expect("tokens");
+    let file = folder.path().join("sample.gguf");
+    let write = || {
+        let model = Model::open(folder.path()).expect("a model");
+        let plan = ops::convert(&model, &ops::ConvertOptions::new(&weighbridge::container::GGUF));
+        plan.expect("a plan").run(&file, &weighbridge::WriteOptions::default()).expect("a file");
+        std::fs::rename(&file, folder.path().join("other")).expect("renamed");
+    };
+    write();
+    for path in [folder.path().to_owned(), folder.path().join("other")] {
+        assert!(ends(&path).contains(&7), "{}", path.display());
+    }
+    put(folder.path(), "generation_config.json", r#"{"eos_token_id": [1, 9]}"#);
+    write();
+    for path in [folder.path().to_owned(), folder.path().join("other")] {
+        let ends = ends(&path);
+        assert!(ends.contains(&9) && !ends.contains(&7), "{}: {ends:?}", path.display());
+    }
+}
+
 /// The sample has BF16: F32 holds all of its values, F16 does not.
 #[test]
 fn wider_numbers_lose_nothing() {

@@ -357,6 +357,11 @@ fn recipes_that_are_refused() {
         ),
         ("merge_method: slerp\nbase_model: hf", ErrorKind::Mismatch, "one other model"),
         (
+            "merge_method: linear\nbase_model: hf\nmodels:\n- model: sample-Q8_0.gguf",
+            ErrorKind::Mismatch,
+            "linear merges the models of the list, which lacks hf",
+        ),
+        (
             "merge_method: passthrough\nslices:\n- sources:\n  - {model: hf, layer_range: [0, 9]}",
             ErrorKind::Mismatch,
             "the model has 2",
