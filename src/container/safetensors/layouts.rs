@@ -73,7 +73,7 @@ impl<'a> CheckpointArrays<'a> {
         let text = |pointer| stated.get(pointer).and_then(Json::as_str).unwrap_or_default();
         let is_own = |packing: &str| packing.starts_with("auto_round") && !packing.contains("gptq");
         self.checkpoint.has_middle_zero_points
-            || stated.says("/checkpoint_format", "gptq_v2")
+            || ["/checkpoint_format", "/format"].iter().any(|key| stated.says(key, "gptq_v2"))
             || text("/quant_method").contains("auto-round")
                 && ["/packing_format", "/backend"].iter().any(|pointer| is_own(text(pointer)))
     }
@@ -121,6 +121,9 @@ fn contradiction(fault: String) -> Error {
     Error::unsupported(fault)
 }
 
+/// The keys of the documents that decide how codes and zero points are laid out.
+const LAYOUTS: [&str; 3] = ["/checkpoint_format", "/format", "/version"];
+
 /// GPTQ and AWQ pack codes into words: GPTQ along the input, AWQ along the output. The shapes
 /// distinguish them. The zero points, packed along the output in both, give the bits.
 pub(super) fn gptq_or_awq(found: &CheckpointArrays<'_>) -> Interpretation {
@@ -132,6 +135,10 @@ pub(super) fn gptq_or_awq(found: &CheckpointArrays<'_>) -> Interpretation {
             return Err(Error::unsupported("this version of AWQ packs codes for one kernel"));
         }
         _ => {}
+    }
+    let stated_twice = stated.as_ref().and_then(|stated| stated.contradiction(&LAYOUTS));
+    if let Some(fault) = stated_twice.filter(|_| !found.checkpoint.has_middle_zero_points) {
+        return Err(contradiction(format!("{fault}; remove the one that is wrong")));
     }
     found.check_dtypes(&[Part::Weight, Part::ZeroPoint, Part::GroupIndex], WORDS)?;
     found.check_dtypes(&[Part::Scale], FLOATS)?;
@@ -171,7 +178,9 @@ pub(super) fn gptq_or_awq(found: &CheckpointArrays<'_>) -> Interpretation {
         let text = |path: &str| stated.as_ref()?.get(path)?.as_str();
         let said = stated.as_ref().and_then(|stated| stated.get("/bits")?.as_u64());
         if let Some(said) = said.filter(|said| *said != 4 && text("/quant_method") == Some("awq")) {
-            let fault = format!("config.json says {said} bits, but {} have 4", shapes());
+            let document = stated.as_ref().and_then(|stated| stated.document("/bits"));
+            let document = document.unwrap_or_default();
+            let fault = format!("{document} says {said} bits, but {} have 4", shapes());
             return Err(contradiction(fault));
         }
         (DType::AWQ4, rows)

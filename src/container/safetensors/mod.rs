@@ -9,6 +9,7 @@ mod resolve;
 mod scheme;
 mod stated;
 mod tied;
+mod tools;
 mod unjoined;
 mod weight_map;
 #[cfg(feature = "write")]
@@ -23,7 +24,10 @@ pub(crate) use comfy::KEY as STATED_FORMATS;
 pub(super) use read::{open_directory, open_file};
 #[cfg(feature = "write")]
 pub(crate) use stated::left_over;
-pub(crate) use stated::{SchemeBeside, scheme_beside, states_itself, stored_unquantized};
+pub(crate) use stated::{states_itself, stored_unquantized};
+#[cfg(feature = "write")]
+pub(crate) use tools::{CorrectedScheme, corrected_document, corrected_scheme};
+pub(crate) use tools::{contradictions, scheme_beside};
 use weight_map::WeightMap;
 
 /// The safetensors container's row in [`CONTAINERS`](super::CONTAINERS).

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::dtype::DType;
-use crate::json::{Json, Map};
+use crate::json::Json;
 use crate::store::folder::QUANTIZATION_DOCUMENTS;
 use crate::store::{Document, Store};
 
@@ -40,12 +40,27 @@ const EXEMPT: &[&str] = &[
     "llm_int8_skip_modules",
 ];
 
-/// The scheme that a document states.
+/// The description of a scheme in a document.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Description<'d> {
+    /// The name of the document.
+    pub(super) document: &'d str,
+    /// The object that has the description in it, and the key.
+    pub(super) path: (&'static str, &'static str),
+    pub(super) json: &'d Json,
+}
+
+impl<'d> Description<'d> {
+    /// What it says under a pointer. A null says nothing.
+    pub(super) fn get(&self, pointer: &str) -> Option<&'d Json> {
+        self.json.pointer(pointer).filter(|value| !value.is_null())
+    }
+}
+
+/// The scheme that documents state. What the first does not say, another one may.
 #[derive(Debug)]
 pub(super) struct StatedScheme<'d> {
-    /// The name of the document.
-    document: &'d str,
-    description: &'d Json,
+    descriptions: Vec<Description<'d>>,
     /// Patterns of the modules that are not quantized.
     exempt: Vec<&'d str>,
 }
@@ -53,18 +68,41 @@ pub(super) struct StatedScheme<'d> {
 impl<'d> StatedScheme<'d> {
     /// The scheme that the model's documents state; `None` if they state none.
     pub(super) fn of(documents: &'d [Document]) -> Option<Self> {
-        let mut stated = documents.iter().filter_map(description);
-        let (document, description) = stated.next()?;
-        // ModelOpt states the same in two documents, and names the modules in either.
-        let all = std::iter::once(description).chain(stated.map(|(_, other)| other));
-        let lists = all.flat_map(|json| EXEMPT.iter().filter_map(|key| json.get(key)?.as_array()));
+        let descriptions: Vec<Description<'_>> = documents.iter().filter_map(description).collect();
+        // ModelOpt names the modules in either of its documents.
+        let lists = descriptions.iter().flat_map(|Description { json, .. }| {
+            EXEMPT.iter().filter_map(|key| json.get(key)?.as_array())
+        });
         let exempt = lists.flatten().filter_map(Json::as_str).collect();
-        Some(Self { document, description, exempt })
+        (!descriptions.is_empty()).then_some(Self { descriptions, exempt })
     }
 
-    /// A text or number of the description.
+    /// The descriptions, in the order in which they count.
+    pub(super) fn descriptions(&self) -> &[Description<'d>] {
+        &self.descriptions
+    }
+
+    /// A text or number of the first description that has it.
     pub(super) fn get(&self, pointer: &str) -> Option<&'d Json> {
-        self.description.pointer(pointer)
+        self.descriptions.iter().find_map(|description| description.get(pointer))
+    }
+
+    /// The document whose description has it.
+    pub(super) fn document(&self, pointer: &str) -> Option<&'d str> {
+        let mut all = self.descriptions.iter();
+        Some(all.find(|description| description.get(pointer).is_some())?.document)
+    }
+
+    /// The first of these pointers under which two descriptions say different things, in words.
+    pub(super) fn contradiction(&self, pointers: &[&str]) -> Option<String> {
+        pointers.iter().find_map(|pointer| {
+            let said = |it: &Description<'d>| Some((it.document, it.get(pointer)?));
+            let mut all = self.descriptions.iter().filter_map(said);
+            let (first, value) = all.next()?;
+            let (second, other) = all.find(|(_, other)| !is_same(value, other))?;
+            let key = pointer.trim_start_matches('/');
+            Some(format!("{first} says {key} {value}, {second} says {other}"))
+        })
     }
 
     /// Whether the description has this text.
@@ -115,24 +153,36 @@ impl<'d> StatedScheme<'d> {
 
     /// The words that name the scheme, with the document: `awq, gemv (config.json)`.
     pub(super) fn name(&self) -> String {
-        let mut words: Vec<&str> = Vec::new();
+        let (mut words, mut documents) = (Vec::<&str>::new(), Vec::new());
         for pointer in NAMES {
-            let word = self.get(pointer).and_then(Json::as_str).unwrap_or_default();
+            let said = |it: &Description<'d>| Some((it.document, it.get(pointer)?));
+            let found = self.descriptions.iter().find_map(said);
+            let Some((document, word)) =
+                found.and_then(|(name, word)| Some((name, word.as_str()?)))
+            else {
+                continue;
+            };
             // A version in digits distinguishes no packing.
             let is_number = word.starts_with(|c: char| c.is_ascii_digit());
             if !(word.is_empty() || is_number || words.iter().any(|w| w.eq_ignore_ascii_case(word)))
             {
                 words.push(word);
+                documents.push(document);
             }
         }
+        documents.dedup();
+        if documents.is_empty() {
+            documents.extend(self.descriptions.first().map(|first| first.document));
+        }
+        let documents = documents.join(", ");
         for (key, word) in [("load_in_4bit", "bitsandbytes"), ("load_in_8bit", "bitsandbytes")] {
-            if words.is_empty() && self.description.get(key).is_some() {
+            if words.is_empty() && self.get(&format!("/{key}")).is_some() {
                 words.push(word);
             }
         }
         match words.is_empty() {
-            true => format!("an unnamed scheme ({})", self.document),
-            false => format!("{} ({})", words.join(", "), self.document),
+            true => format!("an unnamed scheme ({documents})"),
+            false => format!("{} ({documents})", words.join(", ")),
         }
     }
 }
@@ -140,13 +190,25 @@ impl<'d> StatedScheme<'d> {
 /// The description of ModelSlim, whose codes are not read.
 pub(super) const MODEL_SLIM: &str = "quant_model_description.json";
 
-/// The description of a scheme in a document, with the document's name.
-fn description(document: &Document) -> Option<(&str, &Json)> {
+/// Whether two values say the same.
+fn is_same(one: &Json, other: &Json) -> bool {
+    match (one.as_str(), other.as_str()) {
+        (Some(one), Some(other)) => one.eq_ignore_ascii_case(other),
+        _ => one == other,
+    }
+}
+
+/// The description of a scheme in a document.
+fn description(document: &Document) -> Option<Description<'_>> {
     let (name, json) = (document.name.as_str(), &document.json);
+    let mut path = ("", "");
     let found = match name {
         "config.json" => {
-            let paths = MODELS.iter().flat_map(|model| KEYS.iter().map(move |key| (model, key)));
-            paths.into_iter().find_map(|(model, key)| json.pointer(&format!("{model}/{key}")))
+            let paths = MODELS.iter().flat_map(|model| KEYS.iter().map(move |key| (*model, *key)));
+            paths.into_iter().find_map(|(model, key)| {
+                path = (model, key);
+                json.pointer(&format!("{model}/{key}")).filter(|found| !found.is_null())
+            })
         }
         // Mistral's own file.
         "params.json" => json.get("quantization"),
@@ -155,7 +217,8 @@ fn description(document: &Document) -> Option<(&str, &Json)> {
         _ if QUANTIZATION_DOCUMENTS.contains(&name) => Some(json),
         _ => None,
     };
-    Some((name, found.filter(|found| !found.is_null())?))
+    let json = found.filter(|found| !found.is_null())?;
+    Some(Description { document: name, path, json })
 }
 
 /// The scheme that the documents state although every array is plain: a model that was decoded, with the config of
@@ -163,7 +226,7 @@ fn description(document: &Document) -> Option<(&str, &Json)> {
 pub(crate) fn left_over(store: &Store) -> Option<String> {
     const STILL_TRUE: [&str; 3] = ["kv_cache_scheme", "kv_cache_quant_algo", "quantization_mode"];
     let stated = StatedScheme::of(store.documents())?;
-    let is_true = |key: &&str| stated.description.get(key).is_some_and(|value| !value.is_null());
+    let is_true = |key: &&str| stated.get(&format!("/{key}")).is_some();
     let is_plain = |dtype| matches!(dtype, Ok(DType::F64 | DType::F32 | DType::F16 | DType::BF16));
     let all_plain = store.tensors().all(|tensor| is_plain(tensor.dtype()));
     let is_left = !store.is_empty() && all_plain && store.check_known().is_ok();
@@ -239,45 +302,6 @@ pub(crate) fn stored_unquantized(store: &Store) -> Option<StoredUnquantized> {
     let mut found = plain.into_iter().filter_map(why);
     let (tensor, why) = found.next()?;
     Some(StoredUnquantized { tensor, why, others: found.count() })
-}
-
-/// The documents in which programs state GPTQ and AWQ beside `config.json`. transformers 5.24 reads `quantization_config`
-/// of `config.json` alone.
-const DOCUMENTS_OF_TOOLS: [&str; 2] = ["quantize_config.json", "quant_config.json"];
-
-/// Keys of AWQ's document that `quantization_config` has under other names.
-const RENAMED: [(&str, &str); 2] = [("w_bit", "bits"), ("q_group_size", "group_size")];
-
-/// The methods of decoded dtypes that transformers reads, by the start of their names.
-const METHODS: [(&str, &str); 2] = [("GPTQ", "gptq"), ("AWQ", "awq")];
-
-/// A scheme that only a document of another program states.
-#[derive(Debug)]
-pub(crate) struct SchemeBeside {
-    /// The name of the document.
-    pub(crate) document: String,
-    /// The `quantization_config` that states the same in `config.json`.
-    pub(crate) config: Map<String, Json>,
-}
-
-/// The scheme of GPTQ or AWQ tensors that `config.json` does not state, so that transformers would initialize them at
-/// random.
-pub(crate) fn scheme_beside(store: &Store) -> Option<SchemeBeside> {
-    let stated = StatedScheme::of(store.documents())?;
-    store.document("config.json")?;
-    let document = stated.document;
-    let keys = stated.description.as_object().filter(|_| DOCUMENTS_OF_TOOLS.contains(&document))?;
-    let mut methods = store.tensors().filter_map(|tensor| {
-        let name = tensor.dtype().ok()?.name();
-        METHODS.iter().find(|(start, _)| name.starts_with(start)).map(|(_, method)| *method)
-    });
-    let mut config = Map::new();
-    config.insert("quant_method".to_owned(), methods.next()?.into());
-    for (key, value) in keys.iter() {
-        let renamed = RENAMED.iter().find(|(own, _)| own == key).map_or(key.as_str(), |row| row.1);
-        config.insert(renamed.to_owned(), value.clone());
-    }
-    Some(SchemeBeside { document: document.to_owned(), config })
 }
 
 /// Whether arrays state the scheme of tensors, and no document does.

@@ -5,7 +5,8 @@ use super::tensors::Share;
 use crate::arch::Dialect;
 use crate::container::Shards;
 use crate::container::safetensors::{
-    STATED_FORMATS, SchemeBeside, left_over, scheme_beside, stored_unquantized,
+    CorrectedScheme, STATED_FORMATS, corrected_document, corrected_scheme, left_over,
+    stored_unquantized,
 };
 use crate::container::writer::{DocumentContent, DocumentKinds, NewDocument, Placement};
 use crate::error::{Error, ErrorKind, Result};
@@ -39,16 +40,21 @@ fn states_scheme(config: Option<&ConfigDocument>) -> Result<bool> {
     Ok(keys.is_some_and(|keys| scheme(&keys).is_some()))
 }
 
-/// States a scheme in `config.json` that only another document states.
+/// States the scheme in `config.json` as the codes have it, where that differs from what it says.
 fn state_scheme(store: &Store, config: &mut ConfigDocument, builder: &mut Builder) -> Result<()> {
-    let Some(SchemeBeside { document, config: scheme }) = scheme_beside(store) else {
+    let Some(CorrectedScheme { path: (model, key), config: scheme, notes }) =
+        corrected_scheme(store)
+    else {
         return Ok(());
     };
     let mut keys = config.keys()?.into_owned();
-    keys.insert("quantization_config".to_owned(), Json::Object(scheme));
-    builder.note(format!(
-        "config.json: quantization_config is that of {document}, which transformers does not read"
-    ));
+    let scheme = Json::Object(scheme);
+    let holder = match model.strip_prefix('/') {
+        Some(model) => keys.get_mut(model).and_then(Json::as_object_mut),
+        None => Some(&mut keys),
+    };
+    holder.into_iter().for_each(|holder| drop(holder.insert(key.to_owned(), scheme.clone())));
+    notes.into_iter().for_each(|note| builder.note(format!("config.json: {note}")));
     *config = ConfigDocument::Made(keys);
     Ok(())
 }
@@ -106,8 +112,16 @@ impl Conversion<'_> {
         documents.extend(others.into_iter().map(|(name, bytes)| NewDocument::new(name, bytes)));
         documents.extend(modules::files(model, writer, self.decodes(), &mut builder)?);
         if keeps_config && writer.keeps_schemes {
-            let stated = translate::quantization_documents(store)?.into_iter();
-            documents.extend(stated.map(|(name, bytes)| NewDocument::new(name, bytes)));
+            for (name, bytes) in translate::quantization_documents(store)? {
+                let corrected = corrected_document(store, name);
+                if corrected.is_some() {
+                    builder.note(format!(
+                        "{name}: the bits and the size of groups are those of the codes"
+                    ));
+                }
+                let bytes = corrected.map_or(bytes, String::into_bytes);
+                documents.push(NewDocument::new(name, bytes));
+            }
         }
         let draft_tensors =
             |draft: &Model| experts::stacked(draft.tensors_in(writer.dialect)?.tensors, writer);

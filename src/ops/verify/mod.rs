@@ -16,7 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::arch::{ModelConfig, Resolution, other_models};
 use crate::bytes::Text;
 use crate::container::Strictness;
-use crate::container::safetensors::{scheme_beside, states_itself, stored_unquantized};
+use crate::container::safetensors::{
+    contradictions, scheme_beside, states_itself, stored_unquantized,
+};
 use crate::engines::transformers;
 use crate::error::{ErrorKind, Result};
 use crate::json::Json;
@@ -60,6 +62,9 @@ pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consis
     // A family that is given at run time may be written under a name that only its programs know.
     refused.extend(of(Area::Loader, unknown_architecture(model.store())));
     refused.extend(of(Area::Loader, stated_beside(model.store())));
+    let (contradicted, differing) = contradictions(model.store());
+    faults.extend(of(Area::Values, contradicted));
+    refused.extend(of(Area::Loader, differing));
     if let Some(unquantized) = stored_unquantized(model.store()) {
         faults.extend(of(Area::Values, [format!("{}: {TAKEN_FOR_CODES}", unquantized.fault())]));
         // What readers do with the scales follows from it.
@@ -292,9 +297,8 @@ fn stated_beside(store: &Store) -> Option<String> {
     let rest = "which transformers does not read: without quantization_config in config.json it initializes the quantized \
                 matrices at random";
     Some(match scheme_beside(store) {
-        Some(found) => format!(
-            "the quantization is stated in {} alone, {rest} (a copy as safetensors has that key)",
-            found.document
+        Some(document) => format!(
+            "the quantization is stated in {document} alone, {rest} (a copy as safetensors has that key)"
         ),
         None if states_itself(store) => {
             format!("the quantization is stated by bitsandbytes' own arrays alone, {rest}")

@@ -761,6 +761,96 @@ fn schemes_of_other_documents_are_stated_in_config_json() {
     }
 }
 
+/// What one document does not say, the other may. A copy says it in both, with the numbers that the codes have.
+#[test]
+fn documents_about_gptq_that_differ() {
+    let arrays = [
+        ("l.qweight", "I32", &[8, 8][..]),
+        ("l.scales", "F16", &[2, 8]),
+        ("l.qzeros", "I32", &[2, 1]),
+    ];
+    let opened_with = |config: &str, beside: &str| {
+        let source = folder(&[
+            (
+                "config.json",
+                format!(r#"{{"model_type":"unheard","quantization_config":{config}}}"#).into(),
+            ),
+            ("quantize_config.json", beside.into()),
+            ("model.safetensors", zeros(&arrays).build()),
+        ]);
+        let model = opened(&source);
+        (source, model)
+    };
+    let said = |model: &Model| {
+        let found = ops::check_consistency(model, Strictness::Default).expect("a check");
+        let of = |list: Vec<String>| {
+            list.into_iter()
+                .filter(|it| it.contains("config.json ") || it.contains("config.json:"))
+                .collect::<Vec<_>>()
+        };
+        (of(found.faults), of(found.notes))
+    };
+    let plain = r#"{"quant_method":"gptq","bits":4,"group_size":32,"desc_act":false}"#;
+    for (config, beside, dtype, faults, notes, corrected) in [
+        (
+            plain,
+            r#"{"bits":4,"group_size":32,"checkpoint_format":"gptq"}"#,
+            DType::GPTQ4,
+            0,
+            0,
+            None,
+        ),
+        (
+            plain,
+            r#"{"checkpoint_format":"gptq_v2"}"#,
+            DType::GPTQ4_V2,
+            0,
+            1,
+            Some(
+                r#"{"quant_method":"gptq","bits":4,"group_size":32,"desc_act":false,"checkpoint_format":"gptq_v2"}"#,
+            ),
+        ),
+        (
+            r#"{"quant_method":"gptq","bits":8,"group_size":128}"#,
+            plain,
+            DType::GPTQ4,
+            2,
+            0,
+            Some(r#"{"quant_method":"gptq","bits":4,"group_size":32}"#),
+        ),
+        (plain, r#"{"bits":3,"group_size":-1,"desc_act":true}"#, DType::GPTQ4, 2, 1, None),
+    ] {
+        let (_source, model) = opened_with(config, beside);
+        let tensor = model.stored_tensor("l.weight").expect("a tensor");
+        assert_eq!(tensor.dtype().expect("a dtype"), dtype, "{config} {beside}");
+        let found = said(&model);
+        assert_eq!((found.0.len(), found.1.len()), (faults, notes), "{found:?}");
+        let copy = tempfile::tempdir().expect("a folder");
+        let plan = ops::convert(&model, &ConvertOptions::new(&SAFETENSORS)).expect("a plan");
+        assert_eq!(
+            plan.notes.iter().any(|note| note.starts_with("config.json: ")),
+            corrected.is_some(),
+            "{:?}",
+            plan.notes
+        );
+        plan.run(&copy.path().join("copy"), &WriteOptions::new()).expect("a copy");
+        let again = Model::open(copy.path().join("copy")).expect("a model");
+        assert_eq!(said(&again).0, Vec::<String>::new());
+        let stated = again.document("config.json").and_then(|it| it.get("quantization_config"));
+        let stated = stated.map(|json| json.to_string().replace(' ', ""));
+        assert_eq!(stated.as_deref(), Some(corrected.unwrap_or(config)));
+        let again = again.stored_tensor("l.weight").expect("a tensor");
+        assert_eq!(again.dtype().expect("a dtype"), dtype);
+    }
+    // Both state a layout: which is right, no number shows.
+    let (_source, model) =
+        opened_with(r#"{"checkpoint_format":"gptq"}"#, r#"{"checkpoint_format":"gptq_v2"}"#);
+    let error =
+        model.stored_tensor("l.qweight").expect("codes").dequantize().unwrap_err().to_string();
+    let both = r#"config.json says checkpoint_format "gptq", quantize_config.json says "gptq_v2""#;
+    assert!(error.contains(both), "{error}");
+}
+
 /// Matrices of quantized modules that are stored as they are: next to a scale, or where other layers have codes.
 #[test]
 fn unquantized_matrices_of_quantized_modules() {
