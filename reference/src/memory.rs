@@ -10,6 +10,10 @@ use weighbridge::{DType, Model, ModelConfig};
 use crate::error::{Error, Result};
 use crate::plan::{AttentionPlan, LayerPlan, LinearPlan, MixerPlan, Plan, StateSpacePlan};
 
+/// The kinds of layers of Ollama's store that are weights next to those of the model. A draft model is one file, or
+/// tensors.
+const ATTACHED: [&str; 4] = ["adapter", "projector", "draft", "tensor"];
+
 /// For what a model is run.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryOptions {
@@ -41,8 +45,8 @@ impl LayerMemory {
 pub struct Memory {
     /// Each layer's.
     pub layers: Vec<LayerMemory>,
-    /// Tensors before the layers: the embedding, an encoder, and what has no place in the model; and the adapters
-    /// and vision models that a store attaches to the model.
+    /// Tensors before the layers: the embedding, an encoder, and what has no place in the model; and the adapters,
+    /// vision models and draft models that a store attaches to the model.
     pub input: u64,
     /// Tensors behind the layers: the output matrix and its norm. A tied output matrix is the
     /// embedding, and counts there.
@@ -369,7 +373,7 @@ impl Footprint {
         }
         // Engines load them next to the weights.
         let attached = model.attachments().iter();
-        let attached = attached.filter(|layer| ["adapter", "projector"].contains(&&*layer.kind));
+        let attached = attached.filter(|layer| ATTACHED.contains(&&*layer.kind));
         let attached = attached.map(|layer| layer.bytes).fold(0, u64::saturating_add);
         self.input = self.input.saturating_add(attached);
         let tied = config.and_then(|config| config.tie_embeddings.as_ref());

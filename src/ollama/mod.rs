@@ -31,4 +31,4 @@ pub use modelfile::{Instruction, Modelfile};
 #[cfg(feature = "write")]
 pub use quantization::OllamaModel;
 #[cfg(feature = "write")]
-pub(crate) use tensor_blobs::{BlobModel, TensorRules, draft_left_out};
+pub(crate) use tensor_blobs::{BlobModel, TensorRules};

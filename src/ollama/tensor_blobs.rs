@@ -241,9 +241,3 @@ fn layers(store: &Store, draft: Option<&Model>) -> Result<Vec<NewDocument>> {
     layers.sort_by_key(|layer| layer.role != "tensor");
     Ok(layers)
 }
-
-/// The note of a model that is written without the draft model of its manifest.
-pub(crate) fn draft_left_out(store: &Store) -> Option<&'static str> {
-    let has_draft = store.attachments().iter().any(|attachment| attachment.kind == "tensor");
-    has_draft.then_some("left out: the draft model that Ollama runs ahead of this one")
-}

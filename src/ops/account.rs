@@ -13,8 +13,8 @@ use crate::container::gguf::write::SPLIT_KEYS;
 use crate::dialect::Dialect;
 use crate::error::Result;
 use crate::model::Model;
-use crate::store::Encoding;
 use crate::store::folder::{Companion, companion, documents};
+use crate::store::{Attachment, Encoding};
 use crate::translate::card;
 use crate::write::{Account, Builder, ItemKind, Method, OutTensor, Outcome, planned_config};
 
@@ -31,7 +31,21 @@ pub(super) fn complete(source: &Model, builder: &mut Builder) -> Result<()> {
     config_in_directory(source, builder, &mut account)?;
     files(source, builder, &reasons, &mut account)?;
     *builder.account() = account;
+    let leaves_draft = |attachment: &Attachment| {
+        DRAFT.contains(&attachment.kind.as_str()) && !is_written(attachment, builder)
+    };
+    if !builder.is_for_store() && source.attachments().iter().any(leaves_draft) {
+        builder.note("left out: the draft model that Ollama runs ahead of this one");
+    }
     Ok(())
+}
+
+/// The kinds of layers of Ollama's store that a draft model consists of: one GGUF file, or tensors.
+const DRAFT: [&str; 2] = ["draft", "tensor"];
+
+/// Whether a layer of Ollama's store is written as it is.
+fn is_written(Attachment { name, kind, .. }: &Attachment, builder: &Builder) -> bool {
+    builder.written_documents().iter().any(|written| written.name == *name && written.role == *kind)
 }
 
 /// The account of a plan that copies the files of a GGUF model.
@@ -292,8 +306,7 @@ fn files(
     let store = source.store();
     for attachment in store.attachments() {
         let (name, kind) = (&attachment.name, attachment.kind.as_str());
-        let written = builder.written_documents().iter().any(|d| d.name == *name && d.role == kind);
-        let (outcome, detail) = match written {
+        let (outcome, detail) = match is_written(attachment, builder) {
             true => (Outcome::Written, name.clone()),
             false if kind == "adapter" && source.has_attached() => {
                 (Outcome::Derived, "merged into the weights".to_owned())

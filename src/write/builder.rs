@@ -287,6 +287,11 @@ impl Builder {
         self.metadata.get(key).is_some()
     }
 
+    /// Whether the files become blobs of a store.
+    pub(crate) fn is_for_store(&self) -> bool {
+        matches!(self.placement, Placement::Store(_))
+    }
+
     /// The documents that will be written: none if the model is a single file.
     pub(crate) fn written_documents(&self) -> &[NewDocument] {
         if self.placement == Placement::Files { &[] } else { &self.documents }

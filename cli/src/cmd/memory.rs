@@ -142,6 +142,23 @@ fn of_size(text: &str) -> String {
     }
 }
 
+/// A note on a draft model of Ollama's store, which has a cache too.
+fn draft_counted(model: &Model) -> Option<String> {
+    let is_draft = |kind: &str| kind == "draft" || kind == "tensor";
+    let layers: Vec<_> = model.attachments().iter().filter(|it| is_draft(&it.kind)).collect();
+    let weights = bytes(layers.iter().map(|layer| layer.bytes).fold(0, u64::saturating_add));
+    let how = match layers.as_slice() {
+        [] => return None,
+        [file] if file.kind == "draft" => {
+            format!(": `weighbridge memory {}` computes that", shown(&file.path))
+        }
+        _ => String::new(),
+    };
+    Some(format!(
+        "the weights of the draft model that Ollama runs ahead of this one are counted ({weights}), its cache is not{how}"
+    ))
+}
+
 fn one(args: &Args, path: &Path) -> Done {
     if let Some(text) = size_for_path(path) {
         return Err(Stop::Usage(of_size(text)));
@@ -154,6 +171,7 @@ fn one(args: &Args, path: &Path) -> Done {
     }
     let model = args.open.options().open(path)?;
     remark(&model);
+    draft_counted(&model).iter().for_each(|text| failure::note(text));
     let footprint = Footprint::of(&model)?;
     // The config of an unknown architecture may be unreadable.
     let config = model.config().ok();

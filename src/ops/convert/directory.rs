@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, Map};
 use crate::metadata::KeyValues;
 use crate::model::Model;
-use crate::ollama::{self, BlobModel};
+use crate::ollama::BlobModel;
 use crate::ops::agreement::PlannedDirectory;
 use crate::ops::verify::TAKEN_FOR_CODES;
 use crate::ops::{experts, modules};
@@ -132,11 +132,7 @@ impl Conversion<'_> {
                     BlobModel { model, documents, absent, file_type, precision, draft_tensors };
                 stored.finish(layers, &mut builder)?;
             }
-            None => {
-                documents.into_iter().for_each(|document| builder.push_document(document));
-                let note = ollama::draft_left_out(store);
-                note.into_iter().for_each(|note| builder.note(note));
-            }
+            None => documents.into_iter().for_each(|document| builder.push_document(document)),
         }
         if let (Some(bytes), Some(_)) = (options.shard_bytes, writer.shard_bytes) {
             builder.shards(Shards::Bytes(bytes), "model");

@@ -556,3 +556,35 @@ fn types_of_gguf() {
     let dry = run(&store, &["create", "dry", HF, "-q", "Q8_0", "--dry-run"]);
     assert!(dry.status == Some(0) && dry.out.contains("nothing was written"), "{}", dry.out);
 }
+
+/// A draft model is counted by `memory`, and left out of files with a note, whether it is one GGUF file or tensors.
+#[test]
+fn draft_models_in_a_store() {
+    let store = tempfile::tempdir().unwrap();
+    let store = store.path();
+    let weights = |name: &str| {
+        let Ran { out, err, .. } = run(store, &["memory", name, "--context", "256", "--json"]);
+        let report: serde_json::Value = serde_json::from_str(&out).expect(&err);
+        (report["weights"].as_u64().expect("a number"), report["notes"].to_string())
+    };
+    for (name, source) in [("one", "assets/sample/sample-Q8_0.gguf"), ("many", HF)] {
+        let made = run(store, &["create", name, source, "--draft", source]);
+        assert_eq!(made.status, Some(0), "{}", made.err);
+        let ((both, notes), (alone, none)) = (weights(name), weights(source));
+        assert!(both > 2 * alone - 1 && both < 3 * alone, "{both} {alone}");
+        assert!(notes.contains("the draft model that Ollama runs ahead of this one"), "{notes}");
+        assert_eq!(notes.contains("`weighbridge memory "), name == "one", "{notes}");
+        assert!(!none.contains("draft"), "{none}");
+        for to in ["gguf", "safetensors"] {
+            let to = ["convert", name, "-o", "written", "--to", to, "--dry-run"];
+            let told = told(store, &to);
+            assert_eq!(told.matches("left out: the draft model").count(), 1, "{told}");
+        }
+        let to = format!("copy-{name}");
+        let copy = told(store, &["create", &to, name, "--dry-run"]);
+        assert!(!copy.contains("left out: the draft"), "{copy}");
+    }
+    let to = ["quantize", "one", "q.gguf", "Q4_0", "--dry-run", "--allow-requantize"];
+    let told = told(store, &to);
+    assert!(told.contains("left out: the draft model"), "{told}");
+}
