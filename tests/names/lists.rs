@@ -2368,6 +2368,7 @@ pub(crate) const LISTS: &[List] = &[
             model.layers.0.mamba.conv1d.weight                        16,1,3  =                                                            transpose_last_two
             model.layers.0.mamba.x_proj.weight                        6,16    =
             model.layers.0.mamba.dt_proj.weight                       16,2    =
+            model.layers.0.mamba.dt_proj.bias                         16      =
             model.layers.0.mamba.A_log                                16,2    =
             model.layers.0.mamba.D                                    16      =
             model.layers.0.mamba.out_proj.weight                      8,16    =
@@ -3162,9 +3163,11 @@ pub(crate) const LISTS: &[List] = &[
         source: "mlx-lm 0.32.2, models/step3p5.py as it is saved, under the names that it reads",
         config: r#"{"model_type": "step3p5", "hidden_size": 8, "num_hidden_layers": 2, "vocab_size": 10,
             "num_attention_heads": 4, "num_attention_groups": 2, "head_dim": 4, "intermediate_size": 6,
-            "layer_types": ["full_attention", "full_attention"], "moe_num_experts": 2, "moe_top_k": 1,
+            "layer_types": ["full_attention", "sliding_attention", "full_attention"], "num_nextn_predict_layers": 1, "sliding_window": 4,
+            "attention_other_setting": {"attention_type": "sliding_attention", "num_attention_heads": 6,
+            "num_attention_groups": 2, "head_dim": 4}, "moe_num_experts": 2, "moe_top_k": 1,
             "moe_intermediate_size": 6, "share_expert_dim": 6, "moe_layers_enum": "1", "rope_theta": [10000.0,
-            10000.0]}"#,
+            10000.0, 10000.0]}"#,
         form: Form::HuggingFace,
         gguf: "",
         tensors: &["
@@ -3181,13 +3184,13 @@ pub(crate) const LISTS: &[List] = &[
             model.layers.0.mlp.down_proj.weight             8,6    =
             model.layers.0.input_layernorm.weight           8      =
             model.layers.0.post_attention_layernorm.weight  8      =
-            model.layers.1.self_attn.q_proj.weight          16,8   =
+            model.layers.1.self_attn.q_proj.weight          24,8   =
             model.layers.1.self_attn.k_proj.weight          8,8    =
             model.layers.1.self_attn.v_proj.weight          8,8    =
-            model.layers.1.self_attn.o_proj.weight          8,16   =
+            model.layers.1.self_attn.o_proj.weight          8,24   =
             model.layers.1.self_attn.q_norm.weight          4      =
             model.layers.1.self_attn.k_norm.weight          4      =
-            model.layers.1.self_attn.g_proj.weight          4,8    =
+            model.layers.1.self_attn.g_proj.weight          6,8    =
             model.layers.1.moe.gate.weight                  2,8    =
             model.layers.1.moe.router_bias                  2      =
             model.layers.1.moe.gate_proj.weight             2,6,8  =
@@ -3198,6 +3201,23 @@ pub(crate) const LISTS: &[List] = &[
             model.layers.1.share_expert.down_proj.weight    8,6    =
             model.layers.1.input_layernorm.weight           8      =
             model.layers.1.post_attention_layernorm.weight  8      =
+            model.layers.2.self_attn.q_proj.weight          16,8   =
+            model.layers.2.self_attn.k_proj.weight          8,8    =
+            model.layers.2.self_attn.v_proj.weight          8,8    =
+            model.layers.2.self_attn.o_proj.weight          8,16   =
+            model.layers.2.self_attn.q_norm.weight          4      =
+            model.layers.2.self_attn.k_norm.weight          4      =
+            model.layers.2.self_attn.g_proj.weight          4,8    =
+            model.layers.2.mlp.gate_proj.weight             6,8    =
+            model.layers.2.mlp.up_proj.weight               6,8    =
+            model.layers.2.mlp.down_proj.weight             8,6    =
+            model.layers.2.input_layernorm.weight           8      =
+            model.layers.2.post_attention_layernorm.weight  8      =
+            model.layers.2.enorm.weight                     8      =
+            model.layers.2.hnorm.weight                     8      =
+            model.layers.2.eh_proj.weight                   8,16   =
+            model.layers.2.transformer.shared_head.norm.weight  8  =
+            model.layers.2.transformer.shared_head.output.weight  10,8  =
             model.norm.weight                               8      =
             lm_head.weight                                  10,8   =
         "],

@@ -93,7 +93,8 @@ pub(crate) fn derived(reader: &ConfigReader<'_>, resolution: &Resolution) -> Res
     draft.encoder(&dim, &n_heads, ffn_dim.as_ref());
     let (norm_kind, norm_eps) = draft.norm();
     let layers = draft.layout(n_layers.value);
-    let n_kv_heads = draft.heads_in_windows(n_kv_heads, layers.as_ref(), n_layers.value);
+    let (n_heads, n_kv_heads) =
+        draft.heads_in_windows([n_heads, n_kv_heads], layers.as_ref(), n_layers.value);
     draft.rotary(&head_dim)?;
     draft.scales(&dim, &n_heads, n_layers.value);
     let n_experts = draft.experts(ffn_dim.as_ref());
@@ -232,25 +233,37 @@ impl<'d> ConfigDraft<'d> {
         Ok((n_heads, n_kv_heads))
     }
 
-    /// The number of key heads, for families with more of them in layers with a window. GGUF lists them.
+    /// The numbers of query heads and of key heads, for families with other ones in layers with a window. GGUF lists them.
     fn heads_in_windows(
         &mut self,
-        stated: Field<u32>,
+        [heads, kv_heads]: [Field<u32>; 2],
         layers: Option<&Field<LayerLayout>>,
         n_layers: u32,
-    ) -> Field<u32> {
-        let is_listed = self.attention.n_kv_heads_per_layer.is_some();
-        let times = self.core.key_heads_in_windows.as_ref().filter(|_| !is_listed);
-        let (Some(times), Some(layers)) = (times, layers) else { return stated };
-        let of_layer = |layer| match layers.value.kind(layer) {
-            Some(LayerKind::Sliding) => stated.value.saturating_mul(times.value),
-            _ => stated.value,
+    ) -> (Field<u32>, Field<u32>) {
+        let (core, attention) = (&mut self.core, &mut self.attention);
+        let more = core.key_heads_in_windows.take().map(|times| {
+            let source = kv_heads.source.clone();
+            let source = source.remarked(format_args!(", {} times in windows", times.value));
+            Field { value: kv_heads.value.saturating_mul(times.value), source }
+        });
+        let next = self.experts.n_next_token_layers.as_ref().map_or(0, |more| more.value);
+        let all = 0..n_layers.saturating_add(next);
+        let each = |stated: &Field<u32>, local: Option<Field<u32>>, list: &mut Option<_>| {
+            let local = local.filter(|local| local.value != stated.value && list.is_none())?;
+            let kinds = all.clone().map_while(|layer| layers?.value.kind(layer));
+            let each = kinds.map(|kind| match kind {
+                LayerKind::Sliding => local.value,
+                _ => stated.value,
+            });
+            let each: Vec<u32> = each.collect();
+            let value = *each.iter().max()?;
+            *list = Some(Field::derived(each, local.source.clone()));
+            Some(Field { value, source: local.source })
         };
-        let each: Vec<u32> = (0..n_layers).map(of_layer).collect();
-        let largest = each.iter().copied().max().unwrap_or(stated.value);
-        let source = stated.source.remarked(format_args!(", {} times in windows", times.value));
-        self.attention.n_kv_heads_per_layer = Some(Field::derived(each, source.clone()));
-        Field::derived(largest, source)
+        let (local, local_kv) = (core.n_local_heads.take(), core.n_local_kv_heads.take().or(more));
+        let own = each(&heads, local, &mut attention.n_heads_per_layer);
+        let own_kv = each(&kv_heads, local_kv, &mut attention.n_kv_heads_per_layer);
+        (own.unwrap_or(heads), own_kv.unwrap_or(kv_heads))
     }
 
     /// The pooling of outputs, as documents next to the weights state it.

@@ -117,6 +117,8 @@ parts! {
         ffn_half: bool = flag,          gguf [],                                                           json [];
         usual_value_width: bool = flag, gguf [],                                                           json [];
         key_heads_in_windows: u32 = count, gguf [],                                                        json [];
+        n_local_heads: u32 = count,     gguf [],                                                           json [];
+        n_local_kv_heads: u32 = count,  gguf [],                                                           json [];
     }
 
     /// Rotary position embeddings.

@@ -408,9 +408,9 @@ fn numbers(config: &ModelConfig) -> Vec<String> {
         ("ffn_dim_per_layer", config.ffn_dim_per_layer.as_ref()),
     ];
     for (name, list) in lists {
-        if let Some(list) = list.filter(|list| {
-            list.value.len() != layers && list.value.len().saturating_add(next) != layers
-        }) {
+        // A list may have the layers for further tokens, and the number of layers in GGUF has them.
+        let allowed = [layers, layers.saturating_add(next), layers.saturating_sub(next)];
+        if let Some(list) = list.filter(|list| !allowed.contains(&list.value.len())) {
             faults.push(format!(
                 "{name} ({}) has {} entries, but there are {layers} layers ({})",
                 list.source,

@@ -6,11 +6,11 @@ use crate::models::{Form, NamedModel, Opened, listed_models, metadata, open, own
 use crate::support::{Gguf, Kv, Safetensors, f32s, folder};
 use serde_json::{Value as Json, json};
 use weighbridge::arch::{Dialect, Field, LayerKind};
-use weighbridge::container::GGUF;
+use weighbridge::container::{GGUF, MLX};
 use weighbridge::metadata::{KeyValues, Value};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::translate::{Documents, gguf_metadata, gguf_tensors, hf_documents, mlx_documents};
-use weighbridge::{DType, ErrorKind, Model, OpenOptions};
+use weighbridge::{DType, ErrorKind, Model, OpenOptions, Strictness};
 
 /// The model of a list, with further keys in its `config.json`.
 pub(crate) fn listed(name: &str, more: &Json) -> NamedModel {
@@ -715,4 +715,20 @@ fn parts_of_linear_attention_are_missed() {
         let found = missing(gone);
         assert!(found.contains(canonical), "{gone}: {found:?}");
     }
+}
+
+/// Step 3.5 states the heads of layers with a window apart. mlx-lm drops the layers for further tokens.
+#[test]
+fn layers_with_windows_have_other_numbers_of_heads() {
+    let opened = directory(&listed("step 3.5", &json!({})));
+    let config = opened.model.config().expect("a config");
+    let each = config.attention.n_heads_per_layer.as_ref().map(|each| each.value.as_slice());
+    assert_eq!((config.n_heads.value, each), (6, Some(&[4, 6, 4][..])));
+    assert!(config.attention.n_kv_heads_per_layer.is_none());
+    let found = ops::check_consistency(&opened.model, Strictness::Default).expect("a check");
+    assert_eq!(found.faults, [""; 0]);
+    let plan = ops::convert(&opened.model, &ConvertOptions::new(&MLX)).expect("a plan");
+    let names: Vec<&str> = plan.tensors.iter().map(|tensor| &*tensor.name).collect();
+    assert!(names.contains(&"model.layers.1.mlp.switch_mlp.up_proj.weight"), "{names:?}");
+    assert!(!names.iter().any(|name| name.contains("layers.2.")), "{names:?}");
 }
