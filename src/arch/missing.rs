@@ -88,7 +88,7 @@ pub(super) fn missing(
 
 /// The tensors that layers with other tensors of the same module lack.
 fn missing_in_modules(architecture: &Architecture, mapped: &[Mapping]) -> Vec<String> {
-    let names: Vec<&str> = architecture.required_of_modules().collect();
+    let names = architecture.required_of_modules();
     if names.is_empty() {
         return Vec::new();
     }
@@ -100,9 +100,15 @@ fn missing_in_modules(architecture: &Architecture, mapped: &[Mapping]) -> Vec<St
             modules.entry(module).or_default().entry(layer).or_default().insert(tensor);
         }
     }
-    let lacking = names.into_iter().filter_map(|name| {
-        let (module, tensor) = name.strip_prefix("layers.{n}.")?.split_once('.')?;
-        let layers = modules.get(module)?.iter().filter(|(_, has)| !has.contains(tensor));
+    let parts = |name: &'static str| name.strip_prefix("layers.{n}.")?.split_once('.');
+    let lacking = names.into_iter().filter_map(|(name, others)| {
+        let (module, tensor) = parts(name)?;
+        let others: Vec<&str> = others.iter().filter_map(|name| Some(parts(name)?.1)).collect();
+        let is_there = |has: &BTreeSet<&str>| {
+            others.is_empty() || others.iter().any(|other| has.contains(other))
+        };
+        let layers = modules.get(module)?.iter();
+        let layers = layers.filter(|(_, has)| is_there(has) && !has.contains(tensor));
         in_layers(name, &layers.map(|(layer, _)| *layer).collect::<Vec<_>>())
     });
     lacking.collect()

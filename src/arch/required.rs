@@ -1,10 +1,38 @@
 //! The canonical tensors of a family: which of them a complete model requires, and which are small.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::Architecture;
 use super::rule;
 use super::tensor::{CanonicalTensor, Need, TensorRow, rows};
+
+/// The matrices of a module that is there as a whole.
+const MODULES: [&[&str]; 4] = [
+    &["q", "k", "v", "output"],
+    &["q_a", "q_a_norm", "q_b"],
+    &["kv_a", "kv_a_norm", "k_b", "v_b"],
+    &["gate", "up", "down"],
+];
+
+/// The module of a tensor of a layer: `attention`. Experts are no such module.
+fn module(name: &str) -> Option<&str> {
+    let own = name.strip_prefix("layers.{n}.")?;
+    let is_nested = own.strip_suffix(".weight").unwrap_or(own).matches('.').count() > 1;
+    own.split('.').next().filter(|_| !is_nested)
+}
+
+/// The tensors with these names that stand instead of one of another module, with that one.
+fn instead_of_others(
+    own: &'static [TensorRow],
+    names: &HashSet<&'static str>,
+) -> Vec<(&'static str, &'static str)> {
+    let pair = |row: &'static TensorRow| match row.need {
+        Need::InsteadOf(other) => Some((row.name, other)),
+        _ => None,
+    };
+    let pairs = rows(own).filter(|row| names.contains(row.name)).filter_map(pair);
+    pairs.filter(|(name, other)| module(name).is_some_and(|of| module(other) != Some(of))).collect()
+}
 
 impl Architecture {
     /// The tensor with this canonical name, which may be one that only this family has.
@@ -55,14 +83,44 @@ impl Architecture {
         required
     }
 
-    /// The canonical names of the tensors that a layer has if it has another one of the same module.
-    pub(super) fn required_of_modules(&self) -> impl Iterator<Item = &'static str> {
+    /// The canonical names of the tensors that a layer has if it has another one of the same module: any other one, or
+    /// one of these.
+    pub(super) fn required_of_modules(&self) -> Vec<(&'static str, Vec<&'static str>)> {
+        let names = self.rules.iter().copied().flatten().map(|rule| rule.canonical);
+        let names: HashSet<&'static str> = names.collect();
+        let is_optional = |name: &str| self.optional.contains(&name);
         let rows = rows(self.canonical).filter(|row| matches!(row.need, Need::WithModule));
-        let has = |name: &str| {
-            self.rules.iter().copied().flatten().any(|rule| rule.canonical == name)
-                && !self.optional.contains(&name)
-        };
-        rows.map(|row| row.name).filter(move |name| has(name))
+        let whole = rows.map(|row| row.name);
+        let whole = whole.filter(|name| names.contains(name) && !is_optional(name));
+        let mut found: Vec<_> = whole.map(|name| (name, Vec::new())).collect();
+        let instead = instead_of_others(self.canonical, &names);
+        let has_other = |name: &str| instead.iter().any(|(_, other)| *other == name);
+        // A tensor that stands instead of one of another module is needed for its own, although that one is optional, or
+        // another one stands instead of it too.
+        for (name, other) in instead.iter().filter(|(name, _)| !is_optional(name)) {
+            if is_optional(other) || instead.iter().filter(|(_, it)| it == other).count() > 1 {
+                let own = instead.iter().map(|(own, _)| *own).filter(|own| own != name);
+                found.push((*name, own.filter(|own| module(own) == module(name)).collect()));
+            }
+        }
+        // Layers may lack a whole module, of which all tensors are optional then, but not a part of it.
+        let modules = names.iter().filter_map(|name| module(name));
+        let is_latent =
+            |module: &str| names.contains(&*format!("layers.{{n}}.{module}.kv_a.weight"));
+        for module in modules.collect::<BTreeSet<_>>() {
+            let is_other = |group: &&&[&str]| group.first() == Some(&"q") && is_latent(module);
+            for group in MODULES.iter().filter(|group| !is_other(group)) {
+                let of_group =
+                    group.iter().map(|part| format!("layers.{{n}}.{module}.{part}.weight"));
+                let group: Vec<&str> =
+                    of_group.filter_map(|name| names.get(&*name).copied()).collect();
+                if group.iter().all(|name| is_optional(name) || has_other(name)) {
+                    let needed = group.iter().filter(|name| is_optional(name));
+                    found.extend(needed.map(|name| (*name, group.clone())));
+                }
+            }
+        }
+        found
     }
 
     /// The rows of the tensors that its models require, of those with these names. In each part of a model, shared
