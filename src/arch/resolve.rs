@@ -542,7 +542,11 @@ fn reason(store: &Store, named: Option<&Field<String>>, is_known: bool) -> Strin
             let class = class.map_or_else(String::new, |class| format!("{class} of diffusers: "));
             let other = other_models::draft(store).or(other);
             let said = other.map(str::to_owned).or_else(|| unstated(store));
-            class + said.as_deref().unwrap_or("no file states the architecture")
+            let nothing = match store.encoding() {
+                Encoding::Gguf => "the file has no general.architecture",
+                _ => "no file states the architecture",
+            };
+            class + said.as_deref().unwrap_or(nothing)
         }
     }
 }

@@ -137,6 +137,11 @@ pub(super) fn tensors_of(
     found.map_err(|error| if sharding.is_whole() { error.of_model() } else { error })
 }
 
+/// Whether a GGUF file states no architecture. candle's tensor-tools write the names of the checkpoint so.
+pub(super) fn keeps_names(model: &Model) -> bool {
+    model.encoding() == Encoding::Gguf && model.metadata().get("general.architecture").is_none()
+}
+
 fn translated(
     model: &Model,
     dialect: Dialect,
@@ -182,12 +187,7 @@ fn translated(
         return Ok(TranslatedTensors { tensors, left_out, ..TranslatedTensors::default() });
     }
     let Some(architecture) = resolution.architecture else {
-        let fault = format!(
-            "cannot translate the tensor names to {}: {}",
-            dialect.name(),
-            resolution.reason
-        );
-        return Err(Error::unsupported(fault).in_file(store.path()));
+        return Err(no_architecture(model, resolution, dialect));
     };
     if let Some(unknown) = resolution.unknown.first() {
         let error = unknown_fault(store, resolution, architecture, dialect);
@@ -211,6 +211,18 @@ fn translated(
         translation.add(tensor, &mut named)?;
     }
     Ok(named)
+}
+
+/// The error for a model whose names are of no known architecture.
+fn no_architecture(model: &Model, resolution: &Resolution, dialect: Dialect) -> Error {
+    let (name, reason) = (dialect.name(), &resolution.reason);
+    let fault = format!("cannot translate the tensor names to {name}: {reason}");
+    let error = Error::unsupported(fault).in_file(model.store().path());
+    match keeps_names(model) && dialect == Dialect::HuggingFace {
+        true => error
+            .advise("give the path of a single file (.safetensors): its tensors keep their names"),
+        false => error,
+    }
 }
 
 /// Multiplies tensors by factors of the config, for programs that have none. An output matrix that is the embedding is

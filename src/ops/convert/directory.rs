@@ -15,6 +15,7 @@ use crate::metadata::KeyValues;
 use crate::model::Model;
 use crate::ollama::BlobModel;
 use crate::ops::agreement::PlannedDirectory;
+use crate::ops::dialect::keeps_names;
 use crate::ops::verify::TAKEN_FOR_CODES;
 use crate::ops::{experts, modules};
 use crate::store::{Encoding, Store};
@@ -147,7 +148,7 @@ impl Conversion<'_> {
         let store = model.store();
         let is_safetensors = store.encoding() == Encoding::Safetensors;
         let has_own = is_safetensors && store.document("config.json").is_some();
-        if self.options.one_file && is_safetensors && !has_own {
+        if self.options.one_file && (is_safetensors && !has_own || keeps_names(model)) {
             let nothing = NamedFiles::new();
             return Ok(WrittenDocuments { config: None, others: nothing.clone(), absent: nothing });
         }
@@ -256,6 +257,11 @@ impl Conversion<'_> {
         let names = builder.documents().iter().map(|document| document.name.as_str());
         let names = names.collect::<Vec<_>>().join(", ");
         builder.one_file();
+        if keeps_names(self.model) {
+            builder.note(
+                "the file has no general.architecture: the tensors keep its names, and the order of its values",
+            );
+        }
         if !names.is_empty() {
             builder.note(format!(
                 "a single file has no room for {names}: give a directory to write them"

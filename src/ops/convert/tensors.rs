@@ -11,7 +11,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::model::{Sharding, Tensor};
 use crate::ollama::TensorRules;
-use crate::ops::dialect::{TranslatedTensors, tensors_of};
+use crate::ops::dialect::{TranslatedTensors, keeps_names, tensors_of};
 use crate::ops::{experts, ranks, repeated};
 use crate::recipe::mlx_lm::MlxQuantization;
 use crate::store::{Encoding, Part};
@@ -92,7 +92,13 @@ impl Conversion<'_> {
         // A scheme of which some tensors change is not kept.
         let is_left = resolution.dialect == writer.dialect && self.changes_some();
         let decodes = self.decodes() || is_left;
-        let translated = tensors_of(model, writer.dialect, sharding, decodes)?;
+        let translated = match options.one_file && keeps_names(model) {
+            true => {
+                let tensors = model.stored_tensors().collect();
+                TranslatedTensors { tensors, ..TranslatedTensors::default() }
+            }
+            false => tensors_of(model, writer.dialect, sharding, decodes)?,
+        };
         let TranslatedTensors {
             mut tensors,
             left_out: mut absent,

@@ -9,7 +9,7 @@
 use crate::support;
 use std::path::{Path, PathBuf};
 
-use crate::support::{Safetensors, f32s, fixture, folder, sample};
+use crate::support::{Gguf, Safetensors, f32s, fixture, folder, sample};
 use tempfile::TempDir;
 use weighbridge::adapter::Adapter;
 use weighbridge::arch::Dialect;
@@ -953,6 +953,40 @@ fn vectors_that_alone_are_in_f32_stay_so() {
         assert_eq!(dtype, expected, "{name}");
     }
     assert!(plan(DType::F32).iter().all(|(_, dtype)| *dtype == DType::F32));
+}
+
+/// candle's tensor-tools write GGUF files with the names of the checkpoint and without any key.
+#[test]
+fn a_gguf_file_without_architecture_keeps_its_names() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("model.gguf");
+    let name = "model.layers.0.self_attn.q_proj.weight";
+    let block = [&[0x00, 0x38][..], &[2; 32]].concat();
+    let bytes = Gguf::new()
+        .tensor(name, DType::Q8_0, &[2, 32], [&block[..], &block].concat())
+        .tensor("model.norm.weight", DType::F32, &[2], f32s(&[0.5, 2.0]))
+        .build();
+    std::fs::write(&path, bytes).expect("a file");
+    let model = OpenOptions::new().open(&path).expect("a model");
+    let options = ConvertOptions::new(&SAFETENSORS);
+    let plan = ops::convert(&model, &options.clone().one_file(true));
+    let plan = plan.unwrap_or_else(|error| panic!("{error}"));
+    let said = "the file has no general.architecture: the tensors keep its names";
+    assert!(plan.notes.iter().any(|note| note.starts_with(said)), "{:?}", plan.notes);
+    let written = folder.path().join("decoded.safetensors");
+    plan.run(&written, &WriteOptions::new()).unwrap_or_else(|error| panic!("{error}"));
+    let decoded = OpenOptions::new().open(&written).expect("a model");
+    let values =
+        |name| decoded.stored_tensor(name).expect("a tensor").dequantize().expect("values");
+    assert_eq!(values(name).to_vec(), [1.0; 64]);
+    assert_eq!(values("model.norm.weight").to_vec(), [0.5, 2.0]);
+    assert_eq!(decoded.stored_tensor(name).expect("a tensor").shape(), [2, 32]);
+    let directory = ops::convert(&model, &options).expect_err("no names");
+    let advice = directory.advice().unwrap_or_default().to_string();
+    assert!(advice.contains("a single file"), "{directory} {advice}");
+    // Names of a known architecture that is not stated, or of another program's, are not translated.
+    let mlx = ops::convert(&model, &ConvertOptions::new(&MLX)).expect_err("no names");
+    assert!(mlx.to_string().contains("no general.architecture"), "{mlx}");
 }
 
 /// A file without its config.json can be cast: no name has to be known for that.
