@@ -34,11 +34,15 @@ pub(super) fn missing(
     }
     let has = |name: &str| mapped.iter().any(|mapping| mapping.canonical == name);
     let stack_of = |names: &Vec<&'static str>| names.first().and_then(|name| stack(name));
-    let alone = required.iter().filter(|names| stack_of(names).is_none());
+    let starts = |start: &str| mapped.iter().any(|mapping| mapping.canonical.starts_with(start));
+    let encoder_alone = promised.encoder_alone && starts(ENCODER) && !starts("layers.");
+    let is_of_class =
+        |names: &&Vec<&str>| !encoder_alone || names.iter().any(|name| name.starts_with("enc."));
+    let alone = required.iter().filter(is_of_class).filter(|names| stack_of(names).is_none());
     let lacking = alone.filter(|names| !names.iter().any(|name| has(name)));
     missing.extend(lacking.map(|names| names.join(" | ")));
     // Whole missing layers between the stored ones, and up to the number in the config.
-    let stacks: BTreeSet<&str> = required.iter().filter_map(stack_of).collect();
+    let stacks: BTreeSet<&str> = required.iter().filter(is_of_class).filter_map(stack_of).collect();
     for stack in stacks {
         let mut expected = 0;
         let stored = layers.keys().filter(|(_, of)| *of == stack).map(|(layer, _)| *layer);

@@ -1,6 +1,7 @@
 //! The tensors that a config promises: facts that are read before the config as a whole, to report missing tensors.
 
 use super::check;
+use super::class_name;
 use super::keys::key;
 use super::read::ConfigReader;
 use super::values::LayerKind;
@@ -22,7 +23,12 @@ pub(crate) struct PromisedLayers {
     pub(crate) sharing: Option<u32>,
     /// Whether layers with experts have shared ones too.
     pub(crate) shares_experts: bool,
+    /// Whether the class is that of an encoder without the decoder that its family has.
+    pub(crate) encoder_alone: bool,
 }
+
+/// The ends of the names of classes that have the encoder alone, of families with a decoder.
+const ENCODERS: [&str; 3] = ["EncoderModel", "ForAudioClassification", "ForTokenClassification"];
 
 /// The layers that the config states.
 pub(crate) fn promised_layers(
@@ -59,7 +65,10 @@ pub(crate) fn promised_layers(
     };
     let own = all.saturating_sub(next.map_or(0, |next| next.value));
     let shares_experts = shares_experts(reader).unwrap_or(false);
-    Some(PromisedLayers { own, all, encoder: encoder.unwrap_or(0), sharing, shares_experts })
+    let class = reader.store.document("config.json").and_then(class_name);
+    let encoder_alone = class.is_some_and(|class| ENCODERS.iter().any(|end| class.ends_with(end)));
+    let encoder = encoder.unwrap_or(0);
+    Some(PromisedLayers { own, all, encoder, sharing, shares_experts, encoder_alone })
 }
 
 /// Whether the config, or the default of its class, states a number of shared experts, or else their width.

@@ -774,3 +774,19 @@ fn layers_with_windows_have_other_numbers_of_heads() {
     assert!(names.contains(&"model.layers.1.mlp.switch_mlp.up_proj.weight"), "{names:?}");
     assert!(!names.iter().any(|name| name.contains("layers.2.")), "{names:?}");
 }
+
+/// The class that labels sounds has Whisper's encoder without its decoder.
+#[test]
+fn a_class_of_the_encoder_alone_lacks_no_decoder() {
+    let missing = |class: &str| {
+        let mut model = listed("whisper of mlx-examples", &json!({"architectures": [class]}));
+        model.forms[0].1.retain(|name, _| name.starts_with("model.encoder."));
+        directory(&model).model.resolution().expect("names").missing.join(", ")
+    };
+    assert_eq!(missing("WhisperForAudioClassification"), "");
+    let missing = missing("WhisperForConditionalGeneration");
+    assert!(
+        missing.contains("token_embedding.weight") && missing.contains("layers.0"),
+        "{missing}"
+    );
+}
