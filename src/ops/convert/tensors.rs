@@ -217,6 +217,16 @@ impl Conversion<'_> {
                 (None, Some(output)) => output,
                 (None, None) => copy_or_choose(&tensor, self.writer, (same, whole), precision)?,
             };
+            let dtypes = (tensor.dtype(), output.producer.dtype());
+            if let (Some(_), (Ok(from), Ok(to))) = (rank, dtypes)
+                && from.is_quantized()
+                && !to.is_quantized()
+            {
+                builder.note(format!(
+                    "{from} is decoded to {to}: the ranks' parts of quantized tensors are written plain, and config.json \
+                     states no quantization"
+                ));
+            }
             builder.push(OutTensor { experts, rank, ..OutTensor::new(tensor.name(), output) });
         }
         Ok(())

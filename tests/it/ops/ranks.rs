@@ -162,6 +162,21 @@ fn files_have_the_bytes_that_inspect_says() {
     }
 }
 
+/// A rank of vLLM loads a quantized model's codes, but its files have values.
+#[test]
+fn decoded_parts_are_noted() {
+    for (name, said) in [("sample-Q8_0.gguf", Some("Q8_0 is decoded to F16")), ("hf", None)] {
+        let model = Model::open(sample(name)).unwrap();
+        let notes = ops::convert(&model, &shares("tp=2")).unwrap().notes;
+        let mut found = notes.iter().filter(|note| note.contains("is decoded to"));
+        assert_eq!(
+            found.next().is_some_and(|note| note.starts_with(said.unwrap_or("-"))),
+            said.is_some()
+        );
+        assert!(found.next().is_none(), "{notes:?}");
+    }
+}
+
 #[test]
 fn joined_tensors_have_the_rows_of_each() {
     let model = Model::open(sample("hf")).unwrap();
