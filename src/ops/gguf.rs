@@ -5,6 +5,7 @@ use super::losses::{computed_differently, losses, unread};
 use super::modules::{self, GgufModules};
 use super::rankers::{self, GgufRanker};
 use super::{account, file_type, mmproj, repeated, verify};
+use crate::arch::config::class_name;
 use crate::arch::kept::{GENERATION, PREFIX};
 use crate::arch::{Architecture, Dialect, family};
 use crate::bytes::Text;
@@ -152,8 +153,14 @@ impl GgufDraft {
         // The class's pooler is no part of the pooling that the directory states, mean or of one token.
         let name = gguf.metadata().str("general.architecture").unwrap_or_default();
         let pooling = gguf.metadata().u64(&format!("{name}.pooling_type"));
-        if !lossless && pooling.is_some_and(|number| (1..=3).contains(&number)) {
+        let pools = pooling.is_some_and(|number| (1..=3).contains(&number));
+        if !lossless && pools {
             self.lost.retain(|name| !name.split('.').any(|part| part == "pooler"));
+        }
+        // Embeddings are made without the head for masked words, which a class for them does not have.
+        let class = model.document("config.json").and_then(class_name);
+        if !lossless && (pools || class.is_some_and(|class| class.ends_with("Model"))) {
+            self.lost.retain(|name| !name.starts_with("masked_words."));
         }
         if let [first, others @ ..] = self.lost.as_slice() {
             let more = match others.len() {

@@ -308,15 +308,14 @@ fn listed(model: &Model, key: &str) -> Vec<i128> {
     list.expect("a list of integers").collect()
 }
 
-/// llama.cpp runs DistilBERT as a BERT without segments, and such a BERT is a DistilBERT.
-#[test]
-fn distilbert_is_a_bert_without_segments() {
+/// The config of a DistilBERT of a class, and its tensors.
+fn distilbert(class: &str) -> (Value, Vec<(String, Vec<u64>)>) {
     let config = json!({
-        "architectures": ["DistilBertModel"], "model_type": "distilbert", "activation": "gelu", "dim": 32,
+        "architectures": [class], "model_type": "distilbert", "activation": "gelu", "dim": 32,
         "hidden_dim": 64, "max_position_embeddings": 16, "n_heads": 2, "n_layers": 1, "vocab_size": 32,
     });
     let layer = |name: &str| format!("transformer.layer.0.{name}");
-    let mut tensors: Vec<(String, Vec<u64>)> = vec![
+    let mut tensors = vec![
         ("embeddings.word_embeddings.weight".to_owned(), vec![32, 32]),
         ("embeddings.position_embeddings.weight".to_owned(), vec![16, 32]),
         ("embeddings.LayerNorm.weight".to_owned(), vec![32]),
@@ -334,6 +333,13 @@ fn distilbert_is_a_bert_without_segments() {
         tensors.push((layer(&format!("{name}.weight")), vec![32]));
         tensors.push((layer(&format!("{name}.bias")), vec![32]));
     }
+    (config, tensors)
+}
+
+/// llama.cpp runs DistilBERT as a BERT without segments, and such a BERT is a DistilBERT.
+#[test]
+fn distilbert_is_a_bert_without_segments() {
+    let (config, tensors) = distilbert("DistilBertModel");
     let (_folder, model) = loadable_in_gguf(&config, &tensors);
     let epsilon = model.metadata().f64("bert.attention.layer_norm_epsilon");
     assert_eq!(epsilon.map(|epsilon| epsilon as f32), Some(1e-12));
@@ -342,6 +348,35 @@ fn distilbert_is_a_bert_without_segments() {
         assert_eq!(back.stored_tensor(&name).unwrap().shape(), shape, "{name}");
     }
     assert_eq!(config_in_safetensors(model.path())["model_type"], "distilbert");
+}
+
+/// Embeddings are made without the head for masked words: a class for them does not have it.
+#[test]
+fn a_head_that_the_class_does_not_have_is_no_loss() {
+    for (class, is_lost) in [("DistilBertModel", false), ("DistilBertForMaskedLM", true)] {
+        let (config, tensors) = distilbert(class);
+        let base = tensors.into_iter().map(|(name, shape)| (format!("distilbert.{name}"), shape));
+        let mut tensors: Vec<(String, Vec<u64>)> = base.collect();
+        for (name, shape) in [("vocab_transform", vec![32, 32]), ("vocab_layer_norm", vec![32])] {
+            tensors.push((format!("{name}.weight"), shape));
+            tensors.push((format!("{name}.bias"), vec![32]));
+        }
+        tensors.push(("vocab_projector.bias".to_owned(), vec![32]));
+        let named: Vec<(&str, &[u64])> =
+            tensors.iter().map(|(name, shape)| (name.as_str(), shape.as_slice())).collect();
+        let files = with_shapes(&config, &named);
+        let model = Model::open(files.path()).unwrap();
+        let notes = ops::convert(&model, &ConvertOptions::new(&GGUF)).unwrap().notes;
+        let lost =
+            notes.iter().any(|note| note.contains("llama.cpp will compute this model differently"));
+        assert_eq!(lost, is_lost, "{notes:?}");
+        assert!(
+            notes
+                .iter()
+                .any(|note| note.contains("vocab_transform") || note.contains("masked_words")),
+            "{notes:?}"
+        );
+    }
 }
 
 fn in_safetensors(model: &Model) -> (tempfile::TempDir, Model) {
