@@ -21,6 +21,8 @@ struct Folder {
 
 pub(super) const OTHER: &str = "fetch the model's .safetensors or GGUF files";
 
+pub(super) const UQFF: &str = "a model in mistral.rs's format UQFF";
+
 /// Files of a tokenizer.
 pub(super) const TOKENIZERS: &[&str] = &[
     "tokenizer.json",
@@ -43,6 +45,7 @@ static FOLDERS: &[Folder] = &[
     Folder { endings: &[".onnx", ".onnx_data"], kind: ErrorKind::Unsupported, what: "only ONNX models", advice: ONNX },
     Folder { endings: &["openvino_model.xml", "openvino_language_model.xml"], kind: ErrorKind::Unsupported, what: "only an OpenVINO model", advice: OTHER },
     Folder { endings: &["saved_model.pb", ".h5", ".keras", ".tflite", ".ckpt.index"], kind: ErrorKind::Unsupported, what: "only TensorFlow weights", advice: OTHER },
+    Folder { endings: &[".uqff"], kind: ErrorKind::Unsupported, what: UQFF, advice: OTHER },
     Folder { endings: &[".msgpack"], kind: ErrorKind::Unsupported, what: "only Flax weights", advice: OTHER },
     Folder { endings: &[".mlmodel", "Manifest.json"], kind: ErrorKind::Unsupported, what: "only a Core ML model", advice: OTHER },
     Folder { endings: &["adapters.npz"], kind: ErrorKind::Unsupported, what: "only an adapter of an older mlx-lm, without the scale of its changes", advice: "train or save it with mlx-lm of 2024 or later, which writes adapters.safetensors and adapter_config.json" },

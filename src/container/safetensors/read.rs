@@ -48,7 +48,10 @@ const DOCUMENTS: &[&str] = &["config.json", "params.json"];
 pub(super) fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store> {
     let gather = |indexed: &mut Indexed| gather(indexed, options);
     match opened {
-        DetectedPath::File(source) => open_file(NAME, source, options, gather),
+        DetectedPath::File(source) => {
+            resolve::check_format(source.path())?;
+            open_file(NAME, source, options, gather)
+        }
         DetectedPath::Directory(folder, names) => {
             open_directory(NAME, &folder, &names, options, gather)
         }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use super::super::folder::OTHER;
+use super::super::folder::{OTHER, UQFF};
 use super::super::{OpenOptions, foreign};
 use super::weight_map::WeightMap;
 use crate::bytes::Text;
@@ -39,13 +39,20 @@ pub(super) fn archive(names: &[String]) -> Option<&'static str> {
     has(ARCHIVE).then_some(ARCHIVE).or_else(|| of_adapter().then_some("adapters.npz"))
 }
 
+/// Refuses a file of mistral.rs's own format: a safetensors file whose tensors have numbers for names, and are bytes.
+pub(super) fn check_format(path: &Path) -> Result<()> {
+    match path.extension() {
+        Some(ending) if ending == "uqff" => Err(Error::unsupported(UQFF).advise(OTHER)),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses what mistral.rs stores beside a model in its own format.
 fn check_no_rest(names: &[String], stem: &str, files: &[&str]) -> Result<()> {
     let other = names.iter().find(|name| name.ends_with(".uqff"));
     let Some(other) = other.filter(|_| stem == "residual") else { return Ok(()) };
     let fault = format!(
-        "the directory contains a model in mistral.rs's format UQFF, such as {other}; {} has what \
-         is not quantized",
+        "the directory contains {UQFF}, such as {other}; {} has what is not quantized",
         list(files)
     );
     Err(Error::unsupported(fault).advise(OTHER))

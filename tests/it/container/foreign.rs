@@ -528,6 +528,16 @@ fn what_uqff_leaves_over_is_no_model() {
     let error = Model::open(files.path()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("format UQFF, such as q4k-0.uqff"), "{error}");
+    // Such a file has the container of safetensors.
+    let bytes = Safetensors::new().tensor("0", "U8", &[8], vec![1; 8]).build();
+    for names in [&["q4k-0.uqff"][..], &["config.json", "q4k-0.uqff"]] {
+        let alone = folder(&names.iter().map(|name| (*name, bytes.clone())).collect::<Vec<_>>());
+        for path in [alone.path().to_path_buf(), alone.path().join("q4k-0.uqff")] {
+            let error = Model::open(&path).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            assert!(error.to_string().contains("mistral.rs's format UQFF"), "{error}");
+        }
+    }
     assert!(Model::open(files.path().join("residual.safetensors")).is_ok());
 }
 
