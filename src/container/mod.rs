@@ -50,7 +50,17 @@ pub(crate) fn open(name: &Path, options: &OpenOptions) -> Result<Store> {
     }
     let Resolved { place, note } = place::resolve(name)?;
     let mut store = match place {
-        Place::Path(path) => open_path(&path, options)?,
+        Place::Path(path) => {
+            let mut store = open_path(&path, options)?;
+            // A repository in the hub's cache stands for a file of it, and what belongs to that.
+            let is_file = path != name && name.extension().is_none_or(|ending| ending != "gguf");
+            if let Some(folder) =
+                path.parent().filter(|_| is_file && store.container() == GGUF.name)
+            {
+                gguf::attach(&mut store, folder, &names(folder, options)?, options);
+            }
+            store
+        }
         Place::Manifest { path, store } => {
             let opened = ollama::open_manifest(&path, &store, options);
             let opened = opened.map_err(|error| error.in_file(&path))?;
@@ -123,15 +133,18 @@ fn look(path: &Path, options: &OpenOptions) -> Result<(&'static Container, Detec
     match options.files.open(path, options.access) {
         Ok(source) => Ok((choose_file(&source, options)?, DetectedPath::File(source))),
         Err(_) if options.files.is_folder(path) => {
-            // As many as a model may have shards, plus some thousand.
-            let most = options.limits.shards as usize + 4096;
-            let names = options.files.names(path, most)?;
+            let names = names(path, options)?;
             let probe =
                 Probe { path, head: &[], len: 0, source: None, directory: Some(&names), options };
             Ok((choose(&probe)?, DetectedPath::Directory(path.to_path_buf(), names)))
         }
         Err(error) => Err(error),
     }
+}
+
+/// The names in a folder: as many as a model may have shards, plus some thousand.
+fn names(folder: &Path, options: &OpenOptions) -> Result<Vec<String>> {
+    options.files.names(folder, options.limits.shards as usize + 4096)
 }
 
 fn choose_file(source: &Source, options: &OpenOptions) -> Result<&'static Container> {

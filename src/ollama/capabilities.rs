@@ -63,7 +63,10 @@ fn of_gguf(model: &Model) -> Vec<String> {
         parser: format.parser.to_owned(),
         ..ConfigBlob::default()
     };
-    shown_capabilities(&config, None, Some(&show::gguf_facts(keys, None))).0
+    let mut layers = model.attachments().iter().filter(|layer| layer.kind == "projector");
+    let projector = layers.find_map(|layer| Model::open(&layer.path).ok());
+    let facts = show::gguf_facts(keys, projector.as_ref().map(Model::metadata));
+    shown_capabilities(&config, None, Some(&facts)).0
 }
 
 /// The capabilities of a directory, as `ollama create` records it.

@@ -156,7 +156,11 @@ fn add_layers(
     if is_copy {
         layers.extend(stored_layers(source.store(), |_, _| true)?);
     } else {
-        layers.extend(stored_layers(source.store(), |kind, _| kind != "config")?);
+        // A projector that is given takes the place of that in the model's folder.
+        let is_given = source.container() != OLLAMA.name
+            && new.files.iter().any(|file| gguf_role(file.metadata()) == "projector");
+        let is_kept = |kind: &str| kind != "config" && !(is_given && kind == "projector");
+        layers.extend(stored_layers(source.store(), |kind, _| is_kept(kind))?);
         if role == "model" && source.container() != OLLAMA.name {
             layers.extend(known_format(store.metadata(), builder));
         }

@@ -9,6 +9,7 @@ use crate::json::Json;
 use crate::adapter::Adapter;
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::kept::{self, Kept};
+use crate::container::OLLAMA;
 use crate::container::gguf::write::SPLIT_KEYS;
 use crate::dialect::Dialect;
 use crate::error::Result;
@@ -311,7 +312,10 @@ fn files(
             false if kind == "adapter" && source.has_attached() => {
                 (Outcome::Derived, "merged into the weights".to_owned())
             }
-            false => (Outcome::LeftOut, format!("a {kind} of Ollama's store")),
+            false if store.container() == OLLAMA.name => {
+                (Outcome::LeftOut, format!("a {kind} of Ollama's store"))
+            }
+            false => (Outcome::LeftOut, format!("a {kind} beside the model")),
         };
         let shown = if name.is_empty() { kind } else { name };
         account.add(ItemKind::File, shown, outcome, detail);

@@ -196,7 +196,7 @@ fn is_index_of(index: &str, weight: &str) -> bool {
 }
 
 /// The projector of a vision model: the one in F16, else the first.
-fn projector<'n>(names: &[&'n String]) -> Option<&'n String> {
+pub(crate) fn projector<'n>(names: &[&'n String]) -> Option<&'n String> {
     let found = || names.iter().copied().filter(|name| is_projector(&name.to_ascii_lowercase()));
     let is_half = |name: &&String| quantization(name).as_deref() == Some("F16");
     found().find(is_half).or_else(|| found().next())

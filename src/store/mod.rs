@@ -7,6 +7,7 @@ pub(crate) mod document;
 pub(crate) mod folder;
 mod listing;
 mod part;
+mod projector;
 mod replace;
 mod summary;
 pub(crate) mod tensor;
@@ -31,6 +32,7 @@ pub(crate) use listing::{
     ArrayEntry, ArrayListing, ListedArray, check_count, check_range, cut_short,
 };
 pub use part::Part;
+pub(crate) use projector::Length;
 pub use summary::{DTypeSummary, QuantizationSummary};
 
 /// An opened container, under the names that its files use.

@@ -99,7 +99,8 @@ fn misfit_next_to(path: &Path, model: &Model) -> Option<String> {
         first.get_or_insert(format!("{}: {fault}", shown(projector)));
     }
     let is_same = |only: Model| only.path().file_name() == model.path().file_name();
-    let is_only = || path.is_dir() || Model::open(folder).is_ok_and(is_same);
+    // That of a folder is among the notes on opening it.
+    let is_only = || !path.is_dir() && Model::open(folder).is_ok_and(is_same);
     first.filter(|_| is_only())
 }
 

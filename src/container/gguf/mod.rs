@@ -1,6 +1,7 @@
 #![doc = include_str!("../../../docs/formats/gguf.md")]
 
 mod header;
+mod projector;
 mod read;
 mod split;
 #[cfg(feature = "write")]
@@ -8,6 +9,7 @@ pub(crate) mod write;
 
 use super::Container;
 pub(crate) use header::ALIGNMENT_KEY;
+pub(super) use projector::attach;
 pub(super) use read::open_source_as;
 
 /// The GGUF container's row in [`CONTAINERS`](super::CONTAINERS).

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use super::super::{DetectedPath, OpenOptions, Probe};
 use super::header::GgufHeader;
+use super::projector::{self, is_projector};
 use super::{header, split};
 use crate::bytes::{Files, Source};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
-use crate::store::{Encoding, Indexed, NewGroup, Note, Part, Store, StoreBuilder, StoredFile};
+use crate::store::{Encoding, Indexed, NewGroup, Part, Store, StoreBuilder, StoredFile};
 
 /// The name of the container.
 pub(super) const NAME: &str = "gguf";
@@ -25,43 +26,33 @@ pub(super) fn detect(probe: &Probe<'_>) -> bool {
     }
 }
 
-fn is_gguf(name: &str) -> bool {
+pub(super) fn is_gguf(name: &str) -> bool {
     name.to_ascii_lowercase().ends_with(".gguf")
 }
 
-/// Whether a file has the name of a vision or audio model, which belongs to a language model.
-fn is_projector(name: &str) -> bool {
-    is_gguf(name) && name.contains("mmproj")
-}
-
 pub(super) fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store> {
-    let (source, beside) = match opened {
+    let (source, folder) = match opened {
         DetectedPath::File(source) => (source, None),
         DetectedPath::Directory(path, names) => {
             let file = only_model(&path, &names).map_err(|error| error.in_file(&path))?;
-            let beside = names.into_iter().find(|name| is_projector(name));
-            let beside = beside.filter(|name| !file.ends_with(name));
-            (options.files.open(&file, options.access)?, beside)
+            (options.files.open(&file, options.access)?, Some((path, names)))
         }
     };
     if matches!(options.files, Files::Absent) {
         return open_source_as(NAME, source, options);
     }
     let path = source.path().to_path_buf();
-    let mut first = header::parse(source, options)?;
-    first.notes.extend(beside.map(|name| {
-        let name = crate::bytes::Text::new(name.as_bytes());
-        Note::new(
-            &path,
-            format!("{name}, which lies beside it, is a model of its own: name it to read it"),
-        )
-    }));
-    match split::ShardPosition::of(&first.metadata)? {
+    let first = header::parse(source, options)?;
+    let mut store = match split::ShardPosition::of(&first.metadata)? {
         Some(place) if place.count > 1 => {
-            build(NAME, &path, split::open(&path, first, place, options)?)
+            build(NAME, &path, split::open(&path, first, place, options)?)?
         }
-        _ => build(NAME, &path, vec![first]),
+        _ => build(NAME, &path, vec![first])?,
+    };
+    if let Some((folder, names)) = folder {
+        projector::attach(&mut store, &folder, &names, options);
     }
+    Ok(store)
 }
 
 /// Opens a single file that is in memory or part of another container. A shard of a split model is
@@ -108,7 +99,11 @@ fn only_model(path: &Path, names: &[String]) -> Result<std::path::PathBuf> {
 }
 
 /// Builds the store of one file, or of all shards in order.
-fn build(container: &'static str, path: &Path, shards: Vec<GgufHeader>) -> Result<Store> {
+pub(super) fn build(
+    container: &'static str,
+    path: &Path,
+    shards: Vec<GgufHeader>,
+) -> Result<Store> {
     let mut builder = StoreBuilder::new(container, Encoding::Gguf, path);
     builder.reserve(shards.iter().map(|shard| &shard.listing))?;
     for (number, shard) in shards.into_iter().enumerate() {

@@ -541,7 +541,7 @@ fn layers_of_adapters_and_projectors_are_not_dropped() {
         let (merged, notes) = written(&model, name, &ConvertOptions::new(container));
         assert!(same(&merged), "{name}");
         assert!(notes.contains("merged LoRA adapter"), "{notes}");
-        assert!(notes.contains("a file of its own in the store (projector)"), "{notes}");
+        assert!(notes.contains("a file of its own (projector)"), "{notes}");
     }
     let options = LlamaOptions::new(FileType::F32);
     let plan = ops::quantize(&model, &options, None, &folder.path().join("q.gguf")).unwrap();

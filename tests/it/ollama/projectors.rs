@@ -4,8 +4,8 @@ use std::path::Path;
 
 use weighbridge::container::{Strictness, ollama};
 use weighbridge::ollama::Modelfile;
-use weighbridge::ops::{self, CreateOptions};
-use weighbridge::{DType, ErrorKind, Model, WriteOptions};
+use weighbridge::ops::{self, CreateOptions, InspectOptions};
+use weighbridge::{DType, ErrorKind, Model, WriteOptions, WritePlan};
 
 use crate::ollama_store::Store;
 use crate::support::{Gguf, Kv, f32s, folder, put, told};
@@ -112,4 +112,59 @@ fn a_model_is_not_created_with_the_projector_of_another() {
         assert_eq!(plan.notes.iter().any(|note| note.contains(fault)), !fits);
         plan.run(&place, &WriteOptions::new().allow_incomplete(true)).unwrap();
     }
+}
+
+/// The roles and lengths of the files of a plan.
+fn layers(plan: &WritePlan) -> Vec<(String, u64)> {
+    let files = plan.report().files;
+    files.iter().map(|file| (file.role.to_owned(), file.bytes)).collect()
+}
+
+/// A projector that lies beside a model in a folder is a layer of the model that is created from the folder.
+#[test]
+fn a_folder_is_a_model_with_its_projector() {
+    let of_width = |rows| projector("qwen2.5vl_merger", ("mm.2.bias", &[rows]), &[]);
+    let (fits, other) = (of_width(WIDTH), of_width(2));
+    let longer = projector("qwen2.5vl_merger", ("mm.2.bias", &[WIDTH]), &[("clip.x", 1)]);
+    let created = |beside: &[(&str, &Vec<u8>)], given: Option<&str>| {
+        let mut all = vec![("m.gguf", main_model())];
+        all.extend(beside.iter().map(|(name, bytes)| (*name, (*bytes).clone())));
+        let files = folder(&all);
+        put(files.path(), "Modelfile", "FROM .\n");
+        let file = Modelfile::read(&files.path().join("Modelfile")).unwrap();
+        let (model, mut options) =
+            CreateOptions::new().modelfile(&file, files.path(), None).unwrap();
+        if let Some(given) = given {
+            options = options.file(files.path().join(given)).unwrap();
+        }
+        let notes: Vec<String> = model.notes().iter().map(|note| note.text.clone()).collect();
+        let plan = ops::create(&model, options).unwrap();
+        let layers = layers(&plan).into_iter().filter(|(role, _)| role == "projector");
+        let found: Vec<u64> = layers.map(|(_, bytes)| bytes).collect();
+        let sees = ops::inspect(&model, &InspectOptions::new())
+            .unwrap()
+            .summary
+            .capabilities
+            .contains(&"vision".to_owned());
+        (found, sees, notes.join("; "))
+    };
+    let length = |bytes: &Vec<u8>| bytes.len() as u64;
+    let (layers, sees, notes) = created(&[("mmproj.gguf", &fits)], None);
+    assert_eq!((layers, sees), (vec![length(&fits)], true));
+    assert!(notes.contains("mmproj.gguf, which lies beside it, is its projector"), "{notes}");
+    // That of another model is named, and so are those beyond the first.
+    let (layers, sees, notes) = created(&[("x-mmproj.gguf", &other)], None);
+    assert_eq!((layers, sees), (vec![], false));
+    let fault =
+        "x-mmproj.gguf, which lies beside it, is left out: the projector makes vectors of length 2";
+    assert!(notes.contains(fault) && notes.contains("--projector FILE` takes another"), "{notes}");
+    let several =
+        [("a-mmproj.gguf", &fits), ("b-mmproj-F16.gguf", &longer), ("c-mmproj.gguf", &other)];
+    let (layers, _, notes) = created(&several, None);
+    assert_eq!(layers, [length(&longer)]);
+    let left = "a-mmproj.gguf, which lies beside it, is left out, since one projector is taken";
+    assert!(notes.contains(left) && notes.contains("a-mmproj.gguf` takes it"), "{notes}");
+    // One that is given takes its place.
+    let (layers, ..) = created(&several, Some("a-mmproj.gguf"));
+    assert_eq!(layers, [length(&fits)]);
 }
