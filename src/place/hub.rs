@@ -22,7 +22,35 @@ pub(crate) struct HubName {
     pub(crate) tag: Option<String>,
 }
 
+/// Repositories of the hub that hold no models: the first part of their names, what they are, and how hf names them
+/// (huggingface_hub 2.4, constants.py).
+#[cfg(feature = "http")]
+const OTHERS: [(&str, &str, &str); 3] = [
+    ("datasets", "a data set", "dataset"),
+    ("spaces", "a space", "space"),
+    ("kernels", "a kernel", "kernel"),
+];
+
+/// Whether names that begin so are not those of models.
+#[cfg(feature = "http")]
+pub(crate) fn is_other(owner: &str) -> bool {
+    OTHERS.iter().any(|(start, ..)| *start == owner)
+}
+
 impl HubName {
+    /// Refuses a name of another kind of repository.
+    #[cfg(feature = "http")]
+    pub(crate) fn check_kind(&self) -> Result<()> {
+        let (owner, name) = self.repository.split_once('/').unwrap_or_default();
+        let Some((_, what, kind)) = OTHERS.iter().find(|(start, ..)| *start == owner) else {
+            return Ok(());
+        };
+        let rest = self.file.as_deref().and_then(|file| file.split('/').next());
+        let name = rest.map_or_else(|| name.to_owned(), |rest| format!("{name}/{rest}"));
+        let error = Error::unsupported(format!("{name} is {what} of the hub, not a model"));
+        Err(error.advise(format!("`hf download --repo-type {kind} {name}` downloads it")))
+    }
+
     /// Takes `org/name[@revision][:tag][/file]` apart, also with the tag before the revision, or after the
     /// hub's host; `None` if it is no such name.
     pub(crate) fn parse(text: &str) -> Option<Self> {
@@ -118,6 +146,13 @@ pub(crate) fn cache() -> Option<PathBuf> {
     set("HF_HUB_CACHE")
         .or_else(|| set("HUGGINGFACE_HUB_CACHE"))
         .or_else(|| Some(home()?.join("hub")))
+}
+
+/// Whether the client makes links in snapshots (huggingface_hub 2.4, constants.py).
+#[cfg(feature = "http")]
+pub(crate) fn has_links() -> bool {
+    let set = std::env::var("HF_HUB_DISABLE_SYMLINKS").unwrap_or_default().to_ascii_uppercase();
+    !["1", "ON", "YES", "TRUE"].contains(&set.as_str())
 }
 
 /// The folder or file of the cache that a name means; `None` if the repository or the revision is

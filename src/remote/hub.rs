@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::json::Json;
 use crate::limits::Limits;
 use crate::place::choice;
-use crate::place::hub::{HubName, is_word};
+use crate::place::hub::{HubName, is_other, is_word};
 
 /// A repository at one commit.
 #[derive(Debug)]
@@ -43,9 +43,10 @@ impl Repository {
     ///
     /// # Errors
     ///
-    /// `NotFound`; `Io` if access is refused or the hub cannot be reached; `Malformed` if its
-    /// answer is not understood.
+    /// `NotFound`; `Unsupported` for a repository that holds no model; `Io` if access is refused or the hub cannot be
+    /// reached; `Malformed` if its answer is not understood.
     pub(crate) fn list(name: &HubName, client: &Arc<Client>) -> Result<Self> {
+        name.check_kind()?;
         let HubName { repository, revision, .. } = name;
         let hub = &client.network.hub;
         let json = crate::store::document::parse(&listing(name, client)?, &Limits::default())?;
@@ -193,6 +194,9 @@ pub(super) fn locate_page(address: &str, client: &Arc<Client>) -> Option<Result<
 pub(crate) fn page(address: &str, client: &Client) -> Option<HubName> {
     let hubs = [client.network.hub.as_str(), "https://huggingface.co", "https://hf.co"];
     let path = hubs.iter().find_map(|hub| address.strip_prefix(hub)?.strip_prefix('/'))?;
+    if path.split_once('/').is_some_and(|(owner, _)| is_other(owner)) {
+        return HubName::parse(path.split(['?', '#']).next()?.trim_matches('/'));
+    }
     let mut steps = path.split(['?', '#']).next()?.trim_matches('/').splitn(5, '/');
     let (owner, name) = (steps.next()?, steps.next()?);
     let name = name.strip_suffix(".git").unwrap_or(name);

@@ -96,7 +96,11 @@ impl Network {
             })
         };
         let defaults = Self::default();
-        let address = |name: &str| Some(text(name)?.trim_end_matches('/').to_owned());
+        // A mirror may be given by its host alone.
+        let address = |name: &str| {
+            let address = text(name)?.trim().trim_end_matches('/').to_owned();
+            Some(if address.contains("://") { address } else { format!("https://{address}") })
+        };
         Self {
             offline: is_set("HF_HUB_OFFLINE"),
             cache: own_cache(),

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Done {
         let plan = plan_pull(name.to_str().unwrap_or_default(), &options);
         let plan = plan.map_err(|error| or_folder(error, &asked))?;
         check_all(&plan, &asked)?;
-        let missing = plan.missing();
+        let (missing, copied) = (plan.missing(), plan.copied());
         plan.note.iter().for_each(|text| note(text));
         if let Some(file) = plan.left_out.first() {
             let files = plural(plan.left_out.len(), "file");
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Done {
                 let path = quiet_path(&plan, options.choose.is_some());
                 writeln!(std::io::stdout(), "{}", shown(&path))?;
             }
-            _ => write_end(&plan, missing, args.dry_run, start.elapsed().as_secs_f64())?,
+            _ => write_end(&plan, (missing, copied), args.dry_run, start.elapsed().as_secs_f64())?,
         }
         Ok(Status::Fine)
     })
@@ -204,10 +204,19 @@ fn write_plan(name: &Path, plan: &PullPlan, missing: u64) -> Result<(), Stop> {
     Ok(out.flush()?)
 }
 
-fn write_end(plan: &PullPlan, missing: u64, dry_run: bool, seconds: f64) -> Result<(), Stop> {
+fn write_end(
+    plan: &PullPlan,
+    (missing, copied): (u64, u64),
+    dry_run: bool,
+    seconds: f64,
+) -> Result<(), Stop> {
     let mut out = print::stdout();
     match (dry_run, missing) {
         (true, _) => writeln!(out, "\ndry run: nothing was downloaded")?,
+        (false, 0) if copied > 0 => {
+            let (size, path) = (bytes(copied), shown(&plan.path));
+            writeln!(out, "\ncopied {size} from the hub's cache: {path}")?;
+        }
         (false, 0) => writeln!(out, "\neverything was there: {}", shown(&plan.path))?,
         (false, _) => {
             let (size, path) = (bytes(missing), shown(&plan.path));

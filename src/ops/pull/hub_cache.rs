@@ -1,5 +1,6 @@
 //! Repositories of the hub, downloaded into the cache of its client (huggingface_hub 2.4): blobs
-//! named by their digests, links to them in the snapshot of a commit, and the commit of a branch.
+//! named by their digests, links to them in the snapshot of a commit, and the commit of a branch. Where the client makes
+//! no links, the snapshot has the files themselves, and there are no blobs.
 //!
 //! The client names unfinished blobs `DIGEST.XXXXXXXX.incomplete`, and earlier ones continued
 //! `DIGEST.incomplete` at its end. Ours have their full length from the start, so their name is another.
@@ -7,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::hub_links::Links;
+use super::hub_links::{Linked, Links};
 use super::plan::{PullFile, PullOptions, PullPlan, Target, partial_in_folder};
 use super::transfer::{Content, Download};
 use crate::OpenOptions;
@@ -32,9 +33,8 @@ pub(super) fn plan(
     let others = repository.listed.keys().filter(|file| is_usual && !chosen.contains(file));
     let left_out = others.cloned().collect();
     let mut files = Vec::new();
-    let (mut downloads, mut names): (Vec<Download>, Vec<(String, Vec<String>)>) =
-        Default::default();
-    let places = Places::of(name, options)?;
+    let (mut downloads, mut linked): (Vec<Download>, Vec<Linked>) = Default::default();
+    let places = Places::of(name, &repository.commit, options)?;
     for file in &chosen {
         let listed = repository.listed.get(file).cloned().unwrap_or_default();
         let (Some(size), Some(digest)) = (listed.size, listed.digest) else {
@@ -42,38 +42,41 @@ pub(super) fn plan(
             return Err(Error::malformed(fault));
         };
         let hex = digest.hex().to_owned();
-        let place = places.of_file(file, &hex);
+        let place = places.of_file(file, &hex, size);
         let download = Download {
             address: repository.address(file),
             size,
             partial: places.partial(&place),
             lock: places.lock(&hex),
             content: Content::Digest(digest),
+            copy: places.copy(file, &hex, size),
             place,
         };
-        if matches!(places, Places::Folder(_)) {
+        if matches!(places, Places::Folder { .. }) {
             check_existing(&download)?;
         }
         let bytes = download.size;
         files.push(PullFile { name: file.clone(), bytes, present: download.there() });
         // Files with the same content share a blob.
-        match downloads.iter().position(|other| other.place == download.place) {
-            Some(same) => names.get_mut(same).into_iter().for_each(|(_, names)| {
-                names.push(file.clone());
-            }),
-            None => {
-                names.push((hex, vec![file.clone()]));
-                downloads.push(download);
-            }
+        let same = downloads.iter().position(|other| other.place == download.place);
+        let same = same.unwrap_or_else(|| {
+            linked.push(Linked { digest: hex, is_new: !download.is_there(), names: Vec::new() });
+            downloads.push(download);
+            downloads.len() - 1
+        });
+        if let Some(linked) =
+            linked.get_mut(same).filter(|it| places.is_linked(file, &it.digest, size))
+        {
+            linked.names.push(file.clone());
         }
     }
     let (commit, revision) = (repository.commit.clone(), &name.revision);
     let (root, target) = match places {
-        Places::Folder(folder) => (folder, Target::Folder),
-        Places::Cache { repository, .. } => {
+        Places::Folder { folder, .. } => (folder, Target::Folder),
+        Places::Cache { repository, snapshot, .. } => {
             let reference = (!is_commit(revision)).then(|| revision.clone());
-            let root = repository.join("snapshots").join(&commit);
-            (root, Target::HubCache(Links { repository, commit, reference, names }))
+            let links = Links { repository, commit, reference, linked, are_files: !options.links };
+            (snapshot, Target::HubCache(links))
         }
     };
     Ok(PullPlan {
@@ -194,44 +197,79 @@ fn choose(names: &[&String], name: &HubName, options: &PullOptions) -> Result<Ve
 /// The place where files are written.
 enum Places {
     /// A folder that has the files by their names.
-    Folder(PathBuf),
+    Folder {
+        folder: PathBuf,
+        /// The folder `models--ORG--NAME` of the cache, and the commit's in it, whose files need not be fetched.
+        cached: Option<(PathBuf, PathBuf)>,
+    },
     Cache {
         /// The folder `models--ORG--NAME`.
         repository: PathBuf,
+        /// The commit's folder in it.
+        snapshot: PathBuf,
         /// The folder of its locks.
         locks: PathBuf,
     },
 }
 
+/// Whether a path is a file of this length, and no link.
+fn is_file(path: &Path, size: u64) -> bool {
+    path.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() == size)
+}
+
 impl Places {
-    fn of(name: &HubName, options: &PullOptions) -> Result<Self> {
-        if let Some(folder) = &options.folder {
-            return Ok(Self::Folder(folder.clone()));
+    fn of(name: &HubName, commit: &str, options: &PullOptions) -> Result<Self> {
+        let cache = options.hub_cache.clone().or_else(cache);
+        let folders = |cache: &Path| {
+            let repository = cache.join(name.folder());
+            let snapshot = repository.join("snapshots").join(commit);
+            (repository, snapshot)
+        };
+        if let Some(folder) = options.folder.clone() {
+            return Ok(Self::Folder { folder, cached: cache.as_deref().map(folders) });
         }
-        let cache = options.hub_cache.clone().or_else(cache).ok_or_else(|| {
+        let cache = cache.ok_or_else(|| {
             Error::not_found(
                 "the location of the hub's cache is unknown: neither HF_HUB_CACHE, HF_HOME nor a \
                  home directory is set",
             )
             .advise_option("give a folder with {}", AdvisedOption::Folder)
         })?;
-        let folder = name.folder();
-        Ok(Self::Cache {
-            repository: cache.join(&folder),
-            locks: cache.join(".locks").join(folder),
-        })
+        let (repository, snapshot) = folders(&cache);
+        Ok(Self::Cache { repository, snapshot, locks: cache.join(".locks").join(name.folder()) })
     }
 
-    fn of_file(&self, file: &str, hex: &str) -> PathBuf {
+    fn of_file(&self, file: &str, hex: &str, size: u64) -> PathBuf {
         match self {
-            Self::Folder(folder) => folder.join(file),
-            Self::Cache { repository, .. } => repository.join("blobs").join(hex),
+            Self::Folder { folder, .. } => folder.join(file),
+            Self::Cache { repository, snapshot, .. } => match self.is_linked(file, hex, size) {
+                true => repository.join("blobs").join(hex),
+                false => snapshot.join(file),
+            },
         }
+    }
+
+    /// Whether a file of the cache is a blob. Without links, the snapshot has it.
+    fn is_linked(&self, file: &str, hex: &str, size: u64) -> bool {
+        match self {
+            Self::Folder { .. } => false,
+            Self::Cache { repository, snapshot, .. } => {
+                is_file(&repository.join("blobs").join(hex), size)
+                    || !is_file(&snapshot.join(file), size)
+            }
+        }
+    }
+
+    /// The file of the cache that is copied to a folder.
+    fn copy(&self, file: &str, hex: &str, size: u64) -> Option<PathBuf> {
+        let Self::Folder { cached: Some((repository, snapshot)), .. } = self else { return None };
+        let found = [repository.join("blobs").join(hex), snapshot.join(file)];
+        found.into_iter().find(|path| is_file(path, size))
     }
 
     fn partial(&self, place: &Path) -> PathBuf {
         match self {
-            Self::Folder(_) => partial_in_folder(place),
+            Self::Folder { .. } => partial_in_folder(place),
             Self::Cache { .. } => {
                 let name = place.file_name().unwrap_or_default().to_string_lossy();
                 place.with_file_name(format!("{name}.weighbridge.incomplete"))
@@ -241,7 +279,7 @@ impl Places {
 
     fn lock(&self, hex: &str) -> Option<PathBuf> {
         match self {
-            Self::Folder(_) => None,
+            Self::Folder { .. } => None,
             Self::Cache { locks, .. } => Some(locks.join(format!("{hex}.lock"))),
         }
     }

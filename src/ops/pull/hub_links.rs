@@ -13,25 +13,60 @@ pub(super) struct Links {
     pub(super) commit: String,
     /// The branch or tag that was asked for.
     pub(super) reference: Option<String>,
-    /// The digest of each download, and the names of the files that have it.
-    pub(super) names: Vec<(String, Vec<String>)>,
+    /// Each download.
+    pub(super) linked: Vec<Linked>,
+    /// Whether the snapshot gets the files themselves.
+    pub(super) are_files: bool,
+}
+
+/// The names of the files that a download is for.
+#[derive(Debug)]
+pub(super) struct Linked {
+    pub(super) digest: String,
+    /// Whether the blob was not there. Snapshots of other commits may have links to one that was.
+    pub(super) is_new: bool,
+    pub(super) names: Vec<String>,
 }
 
 impl Links {
-    /// Makes the links to the blob of a download.
+    /// Makes the links to the blob of a download, or moves it to their place.
     pub(super) fn make(&self, number: usize) -> Result<()> {
-        let Some((digest, names)) = self.names.get(number) else { return Ok(()) };
-        for name in names {
+        let Some(Linked { digest, is_new, names }) = self.linked.get(number) else {
+            return Ok(());
+        };
+        for (place, name) in names.iter().enumerate() {
             let link = self.repository.join("snapshots").join(&self.commit).join(name);
             let failed = |error| Error::io("cannot create the link", error).in_file(&link);
             if let Some(folder) = link.parent() {
                 std::fs::create_dir_all(folder).map_err(failed)?;
+            }
+            if self.are_files {
+                let blob = self.repository.join("blobs").join(digest);
+                let is_last = place + 1 == names.len();
+                self.put(&blob, &link, *is_new && is_last).map_err(failed)?;
+                continue;
             }
             // From snapshots/COMMIT, and from each folder in it.
             let up = "../".repeat(name.split('/').count() + 1);
             self.link(&format!("{up}blobs/{digest}"), &link).map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// Puts a file in the place of a link, as the client does without links (huggingface_hub 2.4, file_download.py): a new
+    /// blob is moved, and one that other snapshots may have links to is copied.
+    fn put(&self, blob: &Path, place: &Path, is_moved: bool) -> std::io::Result<()> {
+        let length = blob.metadata()?.len();
+        // A link of an earlier run may stay.
+        if !is_moved && place.metadata().is_ok_and(|found| found.len() == length) {
+            return Ok(());
+        }
+        let own = own_path(place);
+        let from = if is_moved { blob } else { &own };
+        if !is_moved {
+            std::fs::copy(blob, &own)?;
+        }
+        std::fs::rename(from, place)
     }
 
     fn link(&self, target: &str, link: &Path) -> std::io::Result<()> {

@@ -61,6 +61,7 @@ pub(super) fn plan(
             partial: place.with_file_name(format!("sha256-{}-partial", layer.digest.hex())),
             place,
             lock: None,
+            copy: None,
         };
         let name = if layer.name.is_empty() { &layer.kind } else { &layer.name };
         let present = download.there();

@@ -8,6 +8,7 @@ use super::hub_links::Links;
 use super::ollama_tag::Tag;
 use super::transfer::{self, Download, Settings};
 use crate::error::{Error, ErrorKind, Result};
+use crate::place::hub;
 use crate::progress::{Callback, Watch};
 use crate::remote::{Client, Network};
 
@@ -26,6 +27,9 @@ pub struct PullOptions {
     pub folder: Option<PathBuf>,
     /// The hub's cache. By default `HF_HUB_CACHE`, or `hub` in `HF_HOME`.
     pub hub_cache: Option<PathBuf>,
+    /// Whether the snapshots of the hub's cache get links to blobs, and not files. By default they do, unless
+    /// `HF_HUB_DISABLE_SYMLINKS` says otherwise.
+    pub links: bool,
     /// Ollama's store. By default `OLLAMA_MODELS`, or the one in the home folder.
     pub ollama_store: Option<PathBuf>,
     /// Chooses the files of a repository that are downloaded. Without it: the weights in one form,
@@ -44,6 +48,7 @@ impl PullOptions {
             network,
             folder: None,
             hub_cache: None,
+            links: hub::has_links(),
             ollama_store: None,
             choose: None,
             connections: 8,
@@ -58,6 +63,7 @@ impl fmt::Debug for PullOptions {
             .field("network", &self.network)
             .field("folder", &self.folder)
             .field("hub_cache", &self.hub_cache)
+            .field("links", &self.links)
             .field("ollama_store", &self.ollama_store)
             .field("connections", &self.connections)
             .field("piece", &self.piece)
@@ -122,6 +128,11 @@ impl PullPlan {
         self.downloads.iter().map(missing).sum()
     }
 
+    /// The bytes of files that are copied from the hub's cache.
+    pub fn copied(&self) -> u64 {
+        self.downloads.iter().map(Download::copied).sum()
+    }
+
     /// Downloads what is missing. `progress` is called from several threads; `Break` ends the
     /// download, and the next run continues it.
     ///
@@ -152,7 +163,7 @@ impl PullPlan {
 
     /// Checks that what is missing fits on the disk.
     fn check_space(&self) -> Result<()> {
-        let missing = self.missing();
+        let missing = self.missing().saturating_add(self.copied());
         let Some(folder) = self.downloads.first().and_then(|download| download.place.parent())
         else {
             return Ok(());

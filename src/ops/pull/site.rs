@@ -27,6 +27,7 @@ pub(super) fn plan(name: &str, options: &PullOptions, client: &Arc<Client>) -> R
             size,
             partial: partial_in_folder(&place),
             lock: None,
+            copy: None,
             content: Content::Version(file.version),
             place,
         };

@@ -72,6 +72,8 @@ pub(super) struct Download {
     pub(super) partial: PathBuf,
     /// The file that is locked in the meantime, if it is not `partial`.
     pub(super) lock: Option<PathBuf>,
+    /// A file of the same name or digest on this machine, which is copied if it has the digest.
+    pub(super) copy: Option<PathBuf>,
 }
 
 /// The address is left out, since it may contain a signature.
@@ -90,7 +92,12 @@ impl Download {
 
     /// The bytes that need not be fetched.
     pub(super) fn there(&self) -> u64 {
-        if self.is_there() { self.size } else { self.fetched().len() }
+        if self.is_there() || self.copy.is_some() { self.size } else { self.fetched().len() }
+    }
+
+    /// The bytes that are copied.
+    pub(super) fn copied(&self) -> u64 {
+        if self.copy.is_some() && !self.is_there() { self.size } else { 0 }
     }
 
     /// The list of fetched ranges.
@@ -309,8 +316,11 @@ impl<'r> Run<'r> {
             return whole();
         }
         let file = open_or_create(&download.partial).map_err(failed("cannot create the file"))?;
-        let fetched = download.fetched();
+        let mut fetched = download.fetched();
         file.set_len(download.size).map_err(failed("cannot set the length of the file"))?;
+        if self.copy(download, &file)? {
+            fetched.add(0..download.size);
+        }
         self.meter.add(fetched.len())?;
         let missing: Vec<Range<u64>> =
             fetched.missing(download.size, self.settings.piece.max(1)).collect();
@@ -337,6 +347,28 @@ impl<'r> Run<'r> {
         let pieces = missing.into_iter().map(|range| (Arc::clone(&begun), range));
         held(&self.queue).pieces.extend(pieces);
         Ok(())
+    }
+
+    /// Copies the file that this machine has, if it has the digest that the server states. Returns whether it has.
+    fn copy(&self, download: &Download, file: &File) -> Result<bool> {
+        const PIECE: u64 = 8 << 20;
+        let Some(path) = &download.copy else { return Ok(false) };
+        let Ok(source) = Source::open(path, Access::Read) else { return Ok(false) };
+        let checked = download.content.check(&source, |_| self.meter.add(0));
+        match checked {
+            Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error),
+            Err(_) => return Ok(false),
+            Ok(()) => {}
+        }
+        let mut at = 0;
+        while at < download.size {
+            let end = download.size.min(at.saturating_add(PIECE));
+            write_all_at(file, &source.bytes(at..end)?, at)
+                .map_err(download.failed("cannot write the file"))?;
+            self.meter.add(0)?;
+            at = end;
+        }
+        Ok(true)
     }
 
     /// Locks a file. Waits while another run holds the lock; `None` if this one is stopped.

@@ -1,5 +1,6 @@
 //! Downloads beside what other runs, programs and users have left, and manifests of registries.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -29,6 +30,80 @@ fn links_to_other_files_are_replaced() {
     let plan = plan_pull("org/tale", &options(&hub.hub, folder.path())).expect("a plan");
     plan.run(None).expect("a download");
     assert_eq!(tree(&folder.path().join("hub")), expected_cache(&files, &USUAL));
+}
+
+/// What the cache has is not fetched again for a folder, unless it is damaged.
+#[test]
+fn files_of_the_cache_are_copied_to_a_folder() {
+    let files = repository(1000);
+    let hub = Hub::start("org/tale", files.clone());
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = options(&hub.hub, folder.path());
+    plan_pull("org/tale", &options).expect("a plan").run(None).expect("a download");
+    let expected: BTreeMap<String, Vec<u8>> =
+        files.into_iter().filter(|(name, _)| USUAL.contains(&name.as_str())).collect();
+    let mut pulled = |to: &str| {
+        hub.reset();
+        options.folder = Some(folder.path().join(to));
+        let plan = plan_pull("org/tale", &options).expect("a plan");
+        assert_eq!((plan.missing(), plan.copied()), (0, plan.bytes()));
+        plan.run(None).expect("copies");
+        assert_eq!(tree(&folder.path().join(to)), expected);
+        hub.store.requests().len() + hub.hub.requests().len() - 1
+    };
+    assert_eq!(pulled("first"), 0);
+    let blobs = folder.path().join("hub/models--org--tale/blobs");
+    let mut damaged = 0;
+    for entry in std::fs::read_dir(blobs).expect("blobs") {
+        let path = entry.expect("a blob").path();
+        let mut bytes = std::fs::read(&path).expect("a blob");
+        bytes.iter_mut().for_each(|byte| *byte ^= 1);
+        std::fs::write(path, bytes).expect("a damaged blob");
+        damaged += 1;
+    }
+    assert!(pulled("second") >= damaged);
+}
+
+/// Where the hub's client makes no links, its snapshots have the files themselves.
+#[test]
+fn a_cache_without_links_has_files() {
+    let files = repository(1000);
+    let hub = Hub::start("org/tale", files.clone());
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = options(&hub.hub, folder.path());
+    options.links = false;
+    let snapshot = folder.path().join("hub/models--org--tale/snapshots").join(COMMIT);
+    let expected: BTreeMap<String, Vec<u8>> =
+        files.into_iter().filter(|(name, _)| USUAL.contains(&name.as_str())).collect();
+    let blobs = || tree(&folder.path().join("hub/models--org--tale/blobs")).len();
+    let pull = |options: &PullOptions| {
+        hub.reset();
+        let plan = plan_pull("org/tale", options).expect("a plan");
+        let missing = plan.missing();
+        plan.run(None).expect("a download");
+        assert_eq!(hub.store.requests().is_empty(), missing == 0);
+        missing
+    };
+    assert!(pull(&options) > 0);
+    assert_eq!((tree(&snapshot), blobs()), (expected.clone(), 0));
+    for links in [false, true] {
+        options.links = links;
+        assert_eq!(pull(&options), 0);
+        assert_eq!((tree(&snapshot), blobs()), (expected.clone(), 0));
+    }
+    // A file that was cut short is fetched.
+    options.links = false;
+    put(&snapshot, "model.safetensors", "cut");
+    assert!(pull(&options) > 0);
+    assert_eq!(tree(&snapshot), expected);
+    // A blob that was there stays: links of other snapshots may lead to it.
+    std::fs::remove_dir_all(folder.path().join("hub")).expect("the cache");
+    options.links = true;
+    pull(&options);
+    std::fs::remove_dir_all(&snapshot).expect("the snapshot");
+    options.links = false;
+    assert_eq!(pull(&options), 0);
+    assert_eq!((tree(&snapshot), blobs()), (expected, USUAL.len()));
 }
 
 /// If the name for an unfinished reference is taken, the reference itself may already exist.
