@@ -323,6 +323,12 @@ fn unpacks_experts(model: &Model, dialect: Dialect, decodes: bool) -> Result<boo
         }))
 }
 
+/// Whether tensors of a vision or audio model keep their names: those that ComfyUI has in a GGUF file have the names of
+/// the checkpoint.
+pub(super) fn keeps_towers(model: &Model, dialect: Dialect) -> bool {
+    dialect == Dialect::HuggingFace && model.encoding() == Encoding::Gguf
+}
+
 /// A translation of a model's tensors to another dialect.
 struct Translation<'t> {
     model: &'t Model,
@@ -341,6 +347,10 @@ impl Translation<'_> {
     /// Adds the tensors of a vision tower; lists the other auxiliary tensors as left out.
     fn add_auxiliary(&self, named: &mut TranslatedTensors) -> Result<()> {
         for auxiliary in &self.resolution.auxiliary {
+            if keeps_towers(self.model, self.dialect) && auxiliary.is_of_a_tower() {
+                named.tensors.push(self.model.stored_tensor(&auxiliary.stored)?);
+                continue;
+            }
             if !(self.has_tower && auxiliary.is_of_a_tower()) {
                 named.left_out.push((auxiliary.stored.clone(), auxiliary.reason.to_owned()));
                 continue;

@@ -28,9 +28,13 @@ use crate::write::{
 /// Dtypes of the matrices of a vision model that llama.cpp's converter offers.
 const DTYPES: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DType::Q8_0];
 
-/// A note on a vision model that is in another file of a store.
-pub(super) const ATTACHED: &str = "the vision or audio model is a file of its own in the store (projector), which is left \
-     out: converting with mmproj copies that file";
+/// A note on a vision model that is in another file of a store or a folder.
+pub(super) const ATTACHED: &str = "the vision or audio model is a file of its own (projector), which is left out: \
+     converting with mmproj copies that file";
+
+/// A note on a vision model in a GGUF file, whose tensors are written to safetensors.
+pub(super) const KEPT: &str = "the tensors of the vision or audio model keep the names that the file has; config.json \
+     describes the language model alone";
 
 /// llama.cpp's script for a vision or audio model whose form in GGUF is not known here.
 fn converter(model: &Model) -> String {
@@ -91,8 +95,20 @@ pub(super) fn copied(layer: &Attachment, precision: Precision) -> Result<WritePl
 fn tower(model: &Model) -> Result<(&'static Tower, TowerConfig<'_>)> {
     let store = model.store();
     if store.encoding() == Encoding::Gguf {
-        let fault = "a GGUF file with a language model contains no vision model";
-        return Err(Error::unsupported(fault).advise("convert the original directory (mmproj)"));
+        let found = model.resolution().into_iter().flat_map(of_towers);
+        let found: Vec<&Auxiliary> = found.collect();
+        let Some(first) = found.first() else {
+            let fault = "a GGUF file with a language model contains no vision model";
+            return Err(Error::unsupported(fault).advise("convert the original directory (mmproj)"));
+        };
+        let fault = format!(
+            "the file has {} tensors of a vision or audio model, such as {}, but not its config, which an mmproj file \
+             requires",
+            found.len(),
+            Text::new(first.stored.as_bytes()).brief()
+        );
+        let advice = "convert the original directory (mmproj); a conversion to safetensors keeps these tensors";
+        return Err(Error::unsupported(fault).advise(advice));
     }
     let config = TowerConfig::of(store)?;
     let is_stated = config.is_some();

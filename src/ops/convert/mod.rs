@@ -6,6 +6,7 @@ mod tensors;
 
 use std::path::Path;
 
+use super::dialect::keeps_towers;
 use super::gguf::{Finish, GgufDraft};
 use super::judge::{judged, not_loaded};
 use super::rewrite::stem;
@@ -280,6 +281,9 @@ fn planned(
     };
     if writer.dialect != Dialect::Gguf && store.is_none() && mmproj::attached(model).is_some() {
         builder.note(mmproj::ATTACHED);
+    }
+    if keeps_towers(model, writer.dialect) && model.resolution()?.has_towers() {
+        builder.note(mmproj::KEPT);
     }
     let mut plan = judged(builder, model, options.finish.unloadable)?;
     account::add_adapters(&options.adapters, &mut plan.account);

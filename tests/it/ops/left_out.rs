@@ -125,6 +125,42 @@ fn projectors_and_nested_models_are_named() {
     assert!(error.to_string().contains("part of thinker_config"), "{error}");
 }
 
+/// ComfyUI has the vision model of a text encoder in the same GGUF file, under the names of its checkpoint.
+#[test]
+fn a_vision_model_in_a_gguf_file_keeps_its_names() {
+    let name = "visual.blocks.0.attn.proj.weight";
+    let number = |key: &str, value| (format!("llama.{key}"), Kv::U32(value));
+    let keys = [
+        number("block_count", 1),
+        number("context_length", 8),
+        number("embedding_length", 4),
+        number("feed_forward_length", 4),
+        number("attention.head_count", 1),
+    ];
+    let file = Gguf::new()
+        .key("general.architecture", Kv::text("llama"))
+        .key("llama.attention.layer_norm_rms_epsilon", Kv::F32(1e-5));
+    let file = keys.into_iter().fold(file, |file, (key, value)| file.key(&key, value));
+    let file = file.tensor("token_embd.weight", DType::F32, &[2, 4], f32s(&[0.5; 8])).tensor(
+        name,
+        DType::F32,
+        &[2, 2],
+        f32s(&[1.0, 2.0, 3.0, 4.0]),
+    );
+    let files = folder(&[("m.gguf", file.build())]);
+    let model = Model::open(files.path().join("m.gguf")).expect("a model");
+    let to = |container| ops::convert(&model, &ConvertOptions::new(container)).expect("a plan");
+    let plan = to(&SAFETENSORS);
+    let kept = plan.tensors.iter().find(|tensor| tensor.name == name).expect("the tensor");
+    assert_eq!((&*kept.shape, kept.dtype), (&[2, 2][..], DType::F32));
+    assert!(plan.notes.iter().any(|note| note.contains("keep the names that the file has")));
+    // mlx-lm refuses tensors that its class does not have.
+    assert!(to(&MLX).tensors.iter().all(|tensor| tensor.name != name));
+    let error = ops::convert(&model, &ConvertOptions::new(&GGUF).projector(true)).unwrap_err();
+    let fault = format!("the file has 1 tensors of a vision or audio model, such as {name}");
+    assert!(error.to_string().contains(&fault), "{error}");
+}
+
 /// llama.cpp reads no numbers of a projector, and counts no layers in it.
 #[test]
 fn a_projector_is_quantized_as_llama_quantize_does() {
