@@ -113,6 +113,10 @@ pub(crate) fn run_whole(
 ) -> Done {
     let options = whole.options().overwrite(args.overwrite);
     let mut report = plan.report_at(dst, &options)?;
+    // Notes on what is merged or left out would be untrue if nothing is written.
+    if !args.dry_run {
+        plan.check_place(dst, &options)?;
+    }
     if !plan.missing.is_empty() {
         note(&format!("the model is incomplete; missing: {}", plan.missing.join(", ")));
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::blobs::BlobTarget;
-use super::target::{WriteTarget, check_directory, check_file, finish_all};
+use super::target::{WriteTarget, check_directory, check_file, check_folder, finish_all};
 use super::{
     Account, Loss, OutFile, PlannedTensor, Producer, WriteOptions, directory, pipeline, set,
 };
@@ -205,20 +205,7 @@ impl WritePlan {
     /// or the disk is full; `Cancelled`. After any error, no incomplete file is left.
     pub fn run(&self, path: &Path, options: &WriteOptions<'_>) -> Result<WriteReport> {
         self.check(options)?;
-        if let Some(scheme) = place::scheme(path) {
-            let (fault, advice) = match scheme {
-                "ollama" => (
-                    "no registry is written to",
-                    "`weighbridge convert SRC NAME --to ollama` writes to Ollama's store",
-                ),
-                "hf" => ("no hub is written to", "write a folder, then use `hf upload`"),
-                _ => (
-                    "models are written to an object store in slices only",
-                    "write it in slices: `job plan`, `job run`, `job finish`",
-                ),
-            };
-            return Err(Error::unsupported(fault).advise(advice).in_file(path));
-        }
+        check_local(path)?;
         let paths = match self.placement {
             Placement::Files => self.file_paths(path),
             Placement::Directory | Placement::Store(_) => vec![path.to_path_buf()],
@@ -252,6 +239,33 @@ impl WritePlan {
             }
         };
         Ok(WriteReport { paths, replaced, replaced_links, bytes: self.bytes(), lost })
+    }
+
+    /// Checks that the plan may be run at `path`, as [`run`](Self::run) does before it writes.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` and `Unsupported` as for [`run`](Self::run); `NotFound` if the folder of `path` does not exist.
+    pub fn check_place(&self, path: &Path, options: &WriteOptions<'_>) -> Result<()> {
+        check_local(path)?;
+        match self.placement {
+            Placement::Store(_) => Ok(()),
+            Placement::Directory => {
+                self.check_target(path)?;
+                check_folder(path)?;
+                check_directory(path, options.overwrite, &self.files)
+            }
+            Placement::Files => {
+                check_folder(path)?;
+                let paths = self.file_paths(path);
+                paths.iter().try_for_each(|path| self.check_target(path))?;
+                // What a killed run has left of several is settled first.
+                match paths.as_slice() {
+                    [only] => check_file(only, options.overwrite),
+                    _ => Ok(()),
+                }
+            }
+        }
     }
 
     /// The files that running the plan at `path` would replace or delete; none without
@@ -326,6 +340,23 @@ impl WritePlan {
             false => Ok(()),
         }
     }
+}
+
+/// Refuses the address of a server.
+fn check_local(path: &Path) -> Result<()> {
+    let Some(scheme) = place::scheme(path) else { return Ok(()) };
+    let (fault, advice) = match scheme {
+        "ollama" => (
+            "no registry is written to",
+            "`weighbridge convert SRC NAME --to ollama` writes to Ollama's store",
+        ),
+        "hf" => ("no hub is written to", "write a folder, then use `hf upload`"),
+        _ => (
+            "models are written to an object store in slices only",
+            "write it in slices: `job plan`, `job run`, `job finish`",
+        ),
+    };
+    Err(Error::unsupported(fault).advise(advice).in_file(path))
 }
 
 /// The first name of a list, and the number of the others.

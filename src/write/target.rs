@@ -299,7 +299,7 @@ pub(super) fn open_in_folder(path: &Path) -> std::io::Result<File> {
 }
 
 /// Checks that the folder that a file or directory will be in exists.
-fn check_folder(path: &Path) -> Result<()> {
+pub(super) fn check_folder(path: &Path) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let Some(folder) = folder.filter(|folder| !folder.is_dir()) else { return Ok(()) };
     let shown = Text::from_path(folder).brief();

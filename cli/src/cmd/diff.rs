@@ -393,7 +393,7 @@ fn table(args: &args::Diff, diff: &ModelDiff) -> Option<Table> {
     let mut table = Table::new(&[
         left("NAME").middle(38),
         left("A").optional(2),
-        left("B").optional(2),
+        left("B").optional(2).joined(),
         right("SHAPE").optional(5),
         right("DIFFER").optional(1),
         right("MAX").optional(3),

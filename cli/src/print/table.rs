@@ -28,6 +28,7 @@ pub(crate) struct Column {
     align: Align,
     shorten: Shorten,
     optional: u8,
+    joined: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -46,12 +47,12 @@ enum Shorten {
 
 /// A column of text.
 pub(crate) const fn left(head: &'static str) -> Column {
-    Column { head, align: Align::Left, shorten: Shorten::Never, optional: 0 }
+    Column { head, align: Align::Left, shorten: Shorten::Never, optional: 0, joined: false }
 }
 
 /// A column of numbers.
 pub(crate) const fn right(head: &'static str) -> Column {
-    Column { head, align: Align::Right, shorten: Shorten::Never, optional: 0 }
+    Column { head, align: Align::Right, shorten: Shorten::Never, optional: 0, joined: false }
 }
 
 impl Column {
@@ -69,6 +70,11 @@ impl Column {
     /// Allows the column to be left out. The one with the largest number is the least important.
     pub(crate) const fn optional(self, importance: u8) -> Self {
         Self { optional: importance, ..self }
+    }
+
+    /// Shows the column only together with the one before it, which says nothing without it.
+    pub(crate) const fn joined(self) -> Self {
+        Self { joined: true, ..self }
     }
 }
 
@@ -256,13 +262,21 @@ impl Table {
                 Shorten::End(least) => least.min(*natural),
             })
             .collect();
-        let mut order: Vec<usize> = (0..self.columns.len()).filter(|it| allowed[*it]).collect();
-        order.sort_by_key(|place| self.columns[*place].optional);
+        // The places of columns that are shown together.
+        let mut order: Vec<Vec<usize>> = Vec::new();
+        for (place, column) in self.columns.iter().enumerate() {
+            match order.last_mut().filter(|_| column.joined) {
+                Some(before) => before.push(place),
+                None => order.push(vec![place]),
+            }
+        }
+        order.retain(|places| places.iter().all(|place| allowed[*place]));
+        order.sort_by_key(|places| self.columns[places[0]].optional);
         widths.fill(None);
-        for place in order {
-            widths[place] = Some(least[place]);
-            if self.columns[place].optional > 0 && total(&widths) > bound {
-                widths[place] = None;
+        for places in order {
+            places.iter().for_each(|place| widths[*place] = Some(least[*place]));
+            if self.columns[places[0]].optional > 0 && total(&widths) > bound {
+                places.iter().for_each(|place| widths[*place] = None);
             }
         }
         let elastic = |place: &usize| self.columns[*place].shorten != Shorten::Never;
@@ -455,6 +469,20 @@ mod tests {
             assert_eq!(tensors().layout(Some(bound)), widths, "{bound} columns");
         }
         assert_eq!(tensors().layout(None), tensors().layout(Some(1000)));
+    }
+
+    #[test]
+    fn joined_columns_are_shown_together() {
+        let mut table = Table::new(&[
+            left("NAME"),
+            left("A").optional(1),
+            left("B").optional(1).joined(),
+            right("ERROR"),
+        ]);
+        table.row(["x", "Q4_K", "Q8_0", "0.1"].map(str::to_owned));
+        for (columns, head) in [(24, "NAME  A     B     ERROR"), (17, "NAME  ERROR")] {
+            assert_eq!(written(&table, Some(columns))[0].trim_end(), head);
+        }
     }
 
     #[test]
