@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use weighbridge::bytes::Text;
-use weighbridge::{AdvisedOption, Error, ErrorKind};
+use weighbridge::container::ollama;
+use weighbridge::{AdvisedOption, Error, ErrorKind, OpenOptions};
 
 use crate::{print, spelling};
 
@@ -127,7 +128,10 @@ const ENDINGS: [&str; 2] = [".gguf", ".safetensors"];
 pub(crate) fn advice(error: &Error) -> Option<String> {
     let is_missing = error.kind() == ErrorKind::NotFound;
     let path = error.path().filter(|_| is_missing || error.kind() == ErrorKind::Io);
-    let near = || Some(format!("did you mean {}?", nearest_entry(path.filter(|_| is_missing)?)?));
+    let near = || {
+        let path = path.filter(|_| is_missing)?;
+        Some(format!("did you mean {}?", nearest_entry(path).or_else(|| nearest_stored(path))?))
+    };
     match path.and_then(|path| unexpanded(&print::shown(path))).or_else(near) {
         Some(said) => Some(said),
         None => error.advice_in(spelled).map(Cow::into_owned),
@@ -235,6 +239,14 @@ pub(crate) fn nearest_entry(path: &Path) -> Option<String> {
         spelling::nearest(name, names.iter(), |other| spelling::distance(name, other))
     })?;
     Some(print::shown(&path.with_file_name(near)))
+}
+
+/// The model of Ollama's store whose name a word is a slip of.
+fn nearest_stored(name: &Path) -> Option<String> {
+    let name = name.to_str().filter(|name| !name.contains(['/', '\\', '.']))?;
+    let (_, models, _) = ollama::models(None, &OpenOptions::new()).ok()?;
+    let names = models.iter().map(|model| model.name.trim_end_matches(":latest"));
+    spelling::nearest(name, names, |other| spelling::distance(name, other)).map(str::to_owned)
 }
 
 impl From<&Error> for Failure {

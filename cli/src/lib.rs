@@ -72,7 +72,7 @@ fn parse_and_run(typed: Vec<OsString>) -> Done {
             }
             let example = match error.kind() {
                 ErrorKind::MissingRequiredArgument if lacks_place(&error) => {
-                    args::example(&arguments)
+                    args::example(&typed, &arguments)
                 }
                 _ => None,
             };

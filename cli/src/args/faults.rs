@@ -70,12 +70,13 @@ fn configured(words: &[OsString], places: &[usize]) -> Option<(String, String)> 
     let given = value_of(words, &["--lora"]).unwrap_or(nth(1));
     let given = Some(given.to_owned()).filter(|given| is_adapter(given));
     let adapter = given.or(adapter).unwrap_or_else(|| "ADAPTER".to_owned());
+    let dst = dst.trim_end_matches('/');
+    // The other program makes the folders above.
+    let above = Path::new(dst).parent().filter(|it| !it.as_os_str().is_empty() && !it.exists());
+    let made = above.map_or(String::new(), |it| format!("mkdir -p {} && ", it.display()));
     Some((
         format!("{} is a config of {program}", nth(0)),
-        format!(
-            "its values are arguments here: `weighbridge merge {base} {adapter} {}`",
-            dst.trim_end_matches('/')
-        ),
+        format!("its values are arguments here: `{made}weighbridge merge {base} {adapter} {dst}`"),
     ))
 }
 
@@ -219,6 +220,8 @@ fn joined(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
                 .to_owned(),
         ),
         2 => return None,
+        // What does not exist is reported when it is opened: a model, or an adapter.
+        3 if !is_known(nth(0)) || !is_known(nth(1)) => return None,
         _ => (
             "several files are given, whose names are not those of the shards of one model".to_owned(),
             "shards of GGUF are found if they are named PREFIX-00001-of-0000N.gguf; models are merged by a recipe: \
@@ -248,10 +251,17 @@ fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, St
                 },
             )
         }
-        ("inspect", 2) if !is_known(nth(0)) && is_model(nth(1)) && !has_tensor(nth(1), nth(0)) => (
-            format!("there is no {}", nth(0)),
-            format!("a tensor comes after its model: `weighbridge inspect {} TENSOR`", nth(1)),
-        ),
+        ("inspect", 2)
+            if !is_known(nth(0))
+                && is_model(nth(1))
+                && !has_tensor(nth(1), nth(0))
+                && nearest_entry(Path::new(nth(0))).is_none() =>
+        {
+            (
+                format!("there is no {}", nth(0)),
+                format!("a tensor comes after its model: `weighbridge inspect {} TENSOR`", nth(1)),
+            )
+        }
         ("diff", 3..) if is_known(nth(2)) => (
             "two models are compared, but several are given".to_owned(),
             "`weighbridge view` and `weighbridge quality` take more".to_owned(),
@@ -264,14 +274,6 @@ fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, St
                 format!("`weighbridge meta get {} {}` prints the value of a key", nth(0), nth(1)),
             )
         }
-        ("run generate" | "run embed" | "run tokens", 2..) if is_model(nth(1)) => (
-            format!("{} and {} are two models", nth(0), nth(1)),
-            "each command runs one".to_owned(),
-        ),
-        ("run generate" | "run embed" | "run tokens", 2..) if Path::new(nth(1)).is_file() => (
-            format!("{} is a file, not the text", nth(1)),
-            format!("`\"$(cat {})\"` in its place is what the file contains", nth(1)),
-        ),
         ("hash" | "memory" | "verify" | "view", 2..)
             if !is_known(nth(1)) && has_tensor(nth(0), nth(1)) =>
         {
@@ -283,6 +285,41 @@ fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, St
                     nth(1)
                 ),
             )
+        }
+        _ => return ran(name, words, places),
+    })
+}
+
+/// The fault of arguments of a verb that runs a model, and what to type instead.
+fn ran(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, String)> {
+    let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
+    Some(match (name, places.len()) {
+        ("run generate" | "run embed" | "run tokens", 2..)
+            if !is_known(nth(0))
+                && !nth(0).contains(['/', ':'])
+                && is_model(nth(places.len() - 1)) =>
+        {
+            let text = places.iter().rev().skip(1).rev().map(|place| word_at(words, *place));
+            let verb = if name == "run generate" { "run" } else { name };
+            (
+                format!("there is no model {}", nth(0)),
+                format!(
+                    "the model comes first: `weighbridge {verb} {} '{}'`",
+                    nth(places.len() - 1),
+                    text.collect::<Vec<_>>().join(" ")
+                ),
+            )
+        }
+        ("run generate" | "run embed" | "run tokens", 2..) if is_model(nth(1)) => (
+            format!("{} and {} are two models", nth(0), nth(1)),
+            "each command runs one".to_owned(),
+        ),
+        ("run generate" | "run embed" | "run tokens", 2..) if Path::new(nth(1)).is_file() => (
+            format!("{} is a file, not the text", nth(1)),
+            format!("`\"$(cat {})\"` in its place is what the file contains", nth(1)),
+        ),
+        ("run generate", 1) if !is_known(nth(0)) && nth(0).contains(char::is_whitespace) => {
+            ("the model is missing".to_owned(), format!("`weighbridge run MODEL '{}'`", nth(0)))
         }
         ("run generate", 1) if !has(words, &PROMPTS) => (
             "there is no prompt".to_owned(),
@@ -362,7 +399,12 @@ fn pulled(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
             format!("{} is the address of a server that runs models, not of a model", nth(0)),
             "`weighbridge run MODEL TEXT` runs one".to_owned(),
         ),
-        2 if Path::new(nth(0)).is_file() && is_file_name(nth(1)) => (
+        // A key of a model has dots too: `get FILE general.name`.
+        2 if Path::new(nth(0)).is_file()
+            && is_file_name(nth(1))
+            && (Path::new(nth(0)).extension() == Path::new(nth(1)).extension()
+                || !is_model(nth(0))) =>
+        (
             format!("{} is a file on this machine", nth(0)),
             format!("`cp {} {}` copies it", nth(0), nth(1)),
         ),

@@ -523,6 +523,7 @@ pub(crate) enum Listing {
     /// File types of `quantize`, such as Q4_K_M; with MODEL, the size that it would have in each
     Types,
     /// Model families whose tensors have canonical names
+    #[value(name = "families", alias = "architectures")]
     Architectures,
     /// The devices that models can be loaded to
     Devices,
@@ -559,8 +560,8 @@ pub(crate) enum DuplicatesBy {
 #[command(after_help = "Examples:
   weighbridge list dtypes
   weighbridge list types
-  weighbridge list architectures qwen3   # whether a model is known
-  weighbridge list architectures --json")]
+  weighbridge list families qwen3   # whether a model is known
+  weighbridge list families --json")]
 pub(crate) struct List {
     /// The table to print
     #[arg(value_enum)]
@@ -691,8 +692,8 @@ pub(crate) struct Show {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  weighbridge completions bash > ~/.bash_completion.d/weighbridge
-  weighbridge completions zsh > ~/.zfunc/_weighbridge")]
+  weighbridge completions bash >> ~/.bash_completion
+  weighbridge completions zsh > ~/.zfunc/_weighbridge   # mkdir ~/.zfunc first")]
 pub(crate) struct Completions {
     /// The shell to complete for
     #[arg(value_enum)]

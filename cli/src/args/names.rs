@@ -51,7 +51,7 @@ fn none_of<T>(names: impl Iterator<Item = &'static str>) -> Result<T, String> {
 const TYPES_HERE: &str = "`weighbridge list types` lists the types of GGUF; mlx4 or 4bit is MLX";
 
 /// Types of other programs, and what comes nearest to them here.
-const ELSEWHERE: [(&str, &str); 11] = [
+const ELSEWHERE: [(&str, &str); 10] = [
     (
         "awq|gptq|exl2|exl3|hqq|aqlm|dwq",
         "Weighbridge does not write it: Q4_K_M for GGUF or mlx4 for MLX are about as large",
@@ -77,12 +77,35 @@ const ELSEWHERE: [(&str, &str); 11] = [
         "mxfp4|mxfp8|nvfp4",
         "`--type mlx4,32,mxfp4`, `mlx8,32,mxfp8` or `mlx4,16,nvfp4` for MLX, MXFP4_MOE for GGUF",
     ),
-    (
-        "ud|q2_k_l|q2_k_xl|q3_k_xl|q4_k_xl|q5_k_l|q5_k_xl|q6_k_l|q6_k_xl|q4_k_l|q8_k_xl",
-        "a publisher's own mix. Q4_K_M with `--token-embedding-type Q8_0 --output-tensor-type Q8_0` comes near; \
-         `--tensor-type REGEX=DTYPE` sets the type of other tensors",
-    ),
 ];
+
+/// Mixes of publishers, without UD- before them and _L or _XL after them, and the type that has most of their dtypes.
+const MIXES: [(&str, FileType); 6] = [
+    ("Q2_K", FileType::Q2_K),
+    ("Q3_K", FileType::Q3_K_L),
+    ("Q4_K", FileType::Q4_K_M),
+    ("Q5_K", FileType::Q5_K_M),
+    ("Q6_K", FileType::Q6_K),
+    ("Q8_K", FileType::Q8_0),
+];
+
+/// What comes near a mix of a publisher.
+fn of_publisher(name: &str) -> Option<String> {
+    let upper = name.to_ascii_uppercase();
+    let own = upper.strip_prefix("UD-");
+    let start = own.unwrap_or(&upper);
+    let size = ["_XL", "_L"].iter().find_map(|end| start.strip_suffix(end));
+    let row = size.and_then(|size| MIXES.iter().find(|(mix, _)| *mix == size));
+    let near = row.map(|(_, near)| *near).or_else(|| FileType::from_name(own?))?;
+    let higher = match near {
+        FileType::Q8_0 => "",
+        _ => " with `--token-embedding-type Q8_0 --output-tensor-type Q8_0`",
+    };
+    Some(format!(
+        "a publisher's own mix. {}{higher} comes near; `--tensor-type REGEX=DTYPE` sets the type of other tensors",
+        near.name()
+    ))
+}
 
 /// Methods whose names may have the bits after them: `dwq4`.
 const METHODS: [&str; 5] = ["awq", "gptq", "dwq", "hqq", "bnb"];
@@ -93,10 +116,12 @@ fn is_number(text: &str) -> bool {
 
 /// The type that is nearest to one of another program.
 fn elsewhere(name: &str) -> Option<String> {
+    if let Some(said) = of_publisher(name) {
+        return Some(said);
+    }
     let lower = name.to_ascii_lowercase();
-    // Unsloth's begin with UD.
-    let mix = lower.strip_prefix("ud-").map_or(lower.as_str(), |_| "ud");
-    let method = mix.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    let lower = lower.as_str();
+    let method = lower.trim_end_matches(|letter: char| letter.is_ascii_digit());
     if let Some((bits, group)) = lower.split_once("bit").filter(|(bits, _)| is_number(bits)) {
         let group = group.trim_start_matches(|letter: char| !letter.is_ascii_digit());
         return is_number(group)
@@ -104,13 +129,13 @@ fn elsewhere(name: &str) -> Option<String> {
     }
     if method.is_empty() {
         let lists = "`weighbridge list types` lists the types of GGUF";
-        return Some(match mix.parse::<u32>() {
-            Ok(2..=8) => format!("mlx{mix} is {mix} bits for MLX; {lists}"),
+        return Some(match lower.parse::<u32>() {
+            Ok(2..=8) => format!("mlx{lower} is {lower} bits for MLX; {lists}"),
             _ => format!("llama-quantize has no type of this number; {lists}"),
         });
     }
-    let mix = if METHODS.contains(&method) { method } else { mix };
-    let row = ELSEWHERE.iter().find(|(names, _)| names.split('|').any(|name| name == mix));
+    let named = if METHODS.contains(&method) { method } else { lower };
+    let row = ELSEWHERE.iter().find(|(names, _)| names.split('|').any(|name| name == named));
     row.map(|(_, nearest)| (*nearest).to_owned())
 }
 

@@ -393,6 +393,9 @@ fn rearrange(
         {
             words.splice(at..=at, ["inspect".into()]);
         }
+        ("meta get", [first, second]) if !is_known(nth(0)) && Path::new(nth(1)).is_file() => {
+            words.swap(*first, *second);
+        }
         ("dump" | "inspect", [first, second])
             if !Path::new(nth(0)).exists() && has_tensor(nth(1), nth(0)) =>
         {
@@ -515,7 +518,10 @@ fn merged(words: &mut Vec<OsString>, at: usize, places: &[usize]) -> Result<(), 
             adapters.iter().rev().for_each(|adapter| words.insert(*adapter, "--lora".into()));
             words.splice(at..=at, ["convert".into()]);
         }
-        [_, second, others @ ..] if is_adapter(nth(1)) => {
+        [_, second, others @ ..]
+            if is_adapter(nth(1))
+                || others.len() == 1 && !is_known(nth(1)) && !is_set(words, places) =>
+        {
             let dst = others.first().map_or("DST", |_| nth(2));
             let has_dst = dst != "DST" || has(words, &["--dst"]);
             if !has_dst {
@@ -707,6 +713,14 @@ pub(super) fn mlx_type(words: &mut Vec<OsString>, at: usize) -> Result<(), Failu
         let (option, own) = text.split_once('=').map_or((text, None), |(o, v)| (o, Some(v)));
         let value = own.unwrap_or(word_at(words, place + 1)).to_owned();
         let setting = match option.replace('_', "-").as_str() {
+            option @ ("--q-bits" | "--bits" | "--wbits" | "--q-group-size" | "--group-size")
+                if value.parse::<f64>().is_ok() && !is_number(&value) =>
+            {
+                let fault = format!("{option} is {value}, and a whole number is needed");
+                let advice = "MLX has 2, 3, 4, 5, 6 and 8 bits in groups of 32, 64 or 128; `--type mlx4 --quant-predicate \
+                    mixed_4_6` mixes 4 and 6 bits";
+                return Err(Failure::advised(fault, advice.to_owned()));
+            }
             "-q" | "--quantize" if is_number(&value) => &mut bits,
             "-q" | "--quantize" if is_for_mlx && !is_type(&value) => {
                 (is_asked, place) = (true, place + 1);

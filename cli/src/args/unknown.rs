@@ -13,6 +13,7 @@ use super::names::{TargetType, float_name};
 use super::program::{
     command, has_option, is_spelled, unknown_option as unknown_word, verb_place, word_at,
 };
+use super::verbs::dashed;
 use super::words::{is_of_another, meaning};
 use crate::failure::Failure;
 use crate::spelling;
@@ -38,12 +39,20 @@ pub(crate) fn as_typed(message: &str, typed: &[OsString], words: &[OsString]) ->
     message
 }
 
-/// The first example of the help of the command that the words call.
-pub(crate) fn example(words: &[OsString]) -> Option<String> {
+/// An example of the help of the command that the words call: the first that has most of the words in the name that was
+/// typed, as `--lora` for `llama-export-lora`.
+pub(crate) fn example(typed: &[OsString], words: &[OsString]) -> Option<String> {
     let program = command();
     let (verb, _) = called(&program, words);
+    let name = dashed(verb_place(typed).map_or("", |at| word_at(typed, at)));
     let text = verb.get_after_help()?.to_string();
-    let line = text.lines().find_map(|line| line.strip_prefix("  weighbridge "))?;
+    let lines: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("  weighbridge ")).collect();
+    let has = |line: &str| {
+        let parts: Vec<&str> = line.split(|it: char| !it.is_alphanumeric()).collect();
+        name.split(['-', '.', ' ']).filter(|word| parts.contains(word)).count()
+    };
+    let line = lines.into_iter().rev().max_by_key(|line| has(line))?;
     let line = line.split("   ").next().unwrap_or(line).trim();
     Some(format!("for example `weighbridge {line}`"))
 }

@@ -17,7 +17,7 @@ use super::program::{Program, VALUED, has_option, is_option, is_spelled, verb_pl
 use super::slips;
 use super::values::{is_program, size};
 use super::verbs::{bare, dashed, is_script, row};
-use crate::failure::{Failure, nearest_entry, note};
+use crate::failure::{Failure, nearest_entry, note, print_note};
 
 /// The command line in the words of this program, or what to type instead.
 pub(crate) fn translated(
@@ -70,20 +70,35 @@ fn has_escapes(words: &[OsString], program: &str) -> bool {
     said.next().unwrap_or_else(is_usual)
 }
 
-/// Leaves out the words that start a program of Python.
+/// Leaves out the words that start a program of Python, and their options: `uvx --from gguf gguf-dump`. One may start
+/// another: `uv run python -m`.
 fn without_launcher(program: &Program, words: &mut Vec<OsString>) -> Result<(), Failure> {
-    if program.has(word_at(words, 1)) {
-        return Ok(());
-    }
-    for launcher in foreign::list("LAUNCHERS") {
-        let count = launcher.split(' ').count();
-        let is_it = launcher.split(' ').enumerate().all(|(n, it)| word_at(words, n + 1) == it);
+    while !program.has(word_at(words, 1)) {
+        let mut launchers = foreign::list("LAUNCHERS").map(|name| name.split(' '));
+        let is_it = |name: &std::str::Split<'_, char>| {
+            name.clone().enumerate().all(|(n, it)| word_at(words, n + 1) == it)
+        };
+        let Some(name) = launchers.find(is_it) else { return Ok(()) };
+        let is_module = name.clone().next_back() == Some("-m");
+        let start = name.count() + 1;
+        let mut end = start;
+        // Python's `-c` and `-m` are no options, but what is run.
+        while !is_module
+            && is_option(word_at(words, end))
+            && !["-c", "-m"].contains(&word_at(words, end))
+        {
+            let is_valued = foreign::list("LAUNCHED").any(|it| it == word_at(words, end));
+            end += 1 + usize::from(is_valued);
+        }
         // A program in the words themselves is none that runs in it.
-        if is_it && words.len() > count + 1 && word_at(words, count + 1) != "-c" {
-            words.drain(1..=count);
-            if launcher.ends_with(" -m") {
-                words[1] = of_module(program, word_at(words, 1))?.into();
-            }
+        if words.len() <= end || word_at(words, end) == "-c" {
+            return Ok(());
+        }
+        let is_module = is_module || end > start && word_at(words, end) == "-m";
+        end += usize::from(word_at(words, end) == "-m");
+        words.drain(1..end);
+        if is_module && words.len() > 1 {
+            words[1] = of_module(program, word_at(words, 1))?.into();
             return Ok(());
         }
     }
@@ -268,8 +283,9 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
         _ if merges => "merge",
         Is(here) => here,
         Near(here, what) => {
+            // A report in JSON would hide it from those who do not know its form yet.
             if !has(words, &["--sha256"]) {
-                note(what);
+                print_note(what);
             }
             here
         }
@@ -279,8 +295,8 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
         }
         Says(what) => {
             let name = name.replace('.', " ");
-            let fault = match name.split_once(" --") {
-                Some((verb, option)) => format!("`{verb}` has no option --{option} here"),
+            let fault = match name.split_once(" -") {
+                Some((verb, option)) => format!("`{verb}` has no option -{option} here"),
                 None => format!("no command is named `{name}`"),
             };
             return Err(says(&fault, what));
@@ -346,7 +362,7 @@ fn without_typed<'h>(here: &'h str, words: &[OsString]) -> Vec<&'h str> {
 fn option_after(words: &mut [OsString], at: usize, verb: &str) {
     let row_of = |option: &str| Some(foreign::verb(&format!("{verb} {option}"))?.0);
     let options = words.iter().enumerate().skip(at).filter_map(|(place, word)| {
-        let option = word.to_str()?.split('=').next().filter(|it| it.starts_with("--"))?;
+        let option = word.to_str()?.split('=').next().filter(|it| is_option(it))?;
         Some((row_of(option)?, place))
     });
     // Of several, the first in the table counts.
@@ -362,7 +378,9 @@ fn of_script<'w>(program: &Program, typed: &'w str) -> &'w str {
     }
     let name = typed.rsplit(['/', '\\']).next().unwrap_or(typed);
     // `ORG/llama-chat` is a model.
-    let is_path = typed.starts_with(['.', '/', '~']) || typed.contains("bin/");
+    let is_built = |folder: &str| foreign::list("BUILT").any(|name| name == folder);
+    let is_path =
+        typed.starts_with(['.', '/', '~']) || typed.split(['/', '\\']).rev().skip(1).any(is_built);
     let is_llama = name.starts_with("llama-") && !Path::new(typed).is_dir();
     let is_program = is_path && (is_llama || !Path::new(typed).exists());
     let is_known = program.has(&bare(name)) || row(&bare(name)).is_some();
@@ -582,6 +600,9 @@ fn paired(words: &mut Vec<OsString>, place: usize, here: &str, mut value: String
     let (option, sign) = here.split_at(here.len() - 1);
     let is_joined = word_at(words, place).contains('=');
     let mut last = place + usize::from(!is_joined);
+    if foreign::list("VALUES").any(|it| it == word_at(words, last + 1)) {
+        words.remove(last + 1);
+    }
     let second = word_at(words, last + 1);
     if !value.contains(sign) && !second.is_empty() && !is_option(second) {
         value = format!("{value}{sign}{second}");
@@ -681,11 +702,19 @@ fn by_value(option: &str, value: &str, has: impl Fn(&str) -> bool) -> Option<Mea
         // wget's; curl's has no value.
         true if option == "-O" && has("--output") && !value.contains("://") => Some(Is("-o")),
         // Whatever asks for gigabytes: `--vram 8G`.
-        false if option.starts_with('-') && !has(option) && has("--room") && is_amount(value) => {
+        false if !has(option) && has("--room") && is_amount(value) && is_of_memory(option) => {
             Some(Is("--room"))
         }
         _ => None,
     }
+}
+
+/// Whether the words of an option say that its value is an amount of memory, and the table has no other meaning for it.
+fn is_of_memory(option: &str) -> bool {
+    let name = option.trim_start_matches('-');
+    let has_word = || foreign::list("AMOUNTS").any(|it| name.split('-').any(|word| word == it));
+    let is_said = || matches!(meaning("memory", option, |_| false), Some(Says(_)));
+    option.starts_with("--") && has_word() && !is_said()
 }
 
 /// Whether a word is an amount of memory, and not a number of tokens: `8G`, but not `8k`.
@@ -905,7 +934,7 @@ mod tests {
         ("w run tokens m Hello", "w run tokens m --text Hello"),
         ("w dump m", "w inspect --metadata m"),
         ("w dump m x", "w dump m x"),
-        ("w list families", "w list architectures"),
+        ("w list archs", "w list families"),
         ("w hf download a/b --local-dir c", "w pull a/b -o c"),
         ("w ollama list", "w models ollama"),
         ("w export-lora -m m --lora a -o x.gguf", "w convert m --lora a --dst x.gguf"),

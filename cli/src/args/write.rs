@@ -157,6 +157,7 @@ ADAPTER DST` merges the adapter into the model, as `weighbridge convert MODEL DS
 
 Examples:
   weighbridge merge recipe.yml ./merged --to safetensors
+  weighbridge merge ./Qwen3-8B ./my-adapter ./merged
   weighbridge merge recipe.yml merged.gguf --quantize Q4_K_M
   weighbridge merge model-00001-of-00003.gguf model.gguf"
 )]

@@ -374,6 +374,24 @@ fn by_ending(path: &Path) -> Option<&'static Container> {
     }
 }
 
+/// Endings of files that other programs write, and the programs.
+const UNWRITTEN: [(&str, &str); 6] = [
+    ("bin", "PyTorch and whisper.cpp"),
+    ("ckpt|pt|pth", "PyTorch"),
+    ("npy|npz", "NumPy"),
+    ("onnx", "ONNX"),
+    ("h5|keras|tflite", "TensorFlow"),
+    ("uqff", "mistral.rs"),
+];
+
+/// The ending of a file that is not written, and the programs whose it is.
+fn unwritten(path: &Path) -> Option<(String, &'static str)> {
+    let ending = path.extension()?.to_ascii_lowercase().into_string().ok()?;
+    let is_it = |endings: &str| endings.split('|').any(|it| it == ending);
+    let (_, program) = UNWRITTEN.iter().find(|(endings, _)| is_it(endings))?;
+    Some((ending, program))
+}
+
 /// The container to write, and whether the destination is one safetensors file.
 pub(super) fn target(
     path: &Path,
@@ -394,11 +412,9 @@ pub(super) fn target(
             return Err(Stop::Usage(fault));
         }
         (None, None) => {
-            let is_bin = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("bin"));
-            let unwritten = match is_bin {
-                true => "files that end in .bin, of PyTorch and whisper.cpp, are not written, and ",
-                false => "",
-            };
+            let unwritten = unwritten(path).map_or(String::new(), |(ending, program)| {
+                format!("files that end in .{ending}, of {program}, are not written, and ")
+            });
             let fault = format!(
                 "{unwritten}the container of {dst} cannot be told from its name: give --to safetensors, mlx, gguf or \
                  ollama, or a name that ends in .gguf or .safetensors"

@@ -113,12 +113,19 @@ fn prompt(args: &Generate, model: &Model, stored: &Stored) -> Result<Vec<u32>, S
         Error::from(error).advise(advice)
     };
     let Some(template) = ChatTemplate::new(model).map_err(advised)? else {
+        let is_of_ollama = model.attachments().iter().any(|layer| layer.kind == "template");
+        let fault = match is_of_ollama {
+            true => {
+                "the model has no chat template but Ollama's TEMPLATE, which is not applied here"
+            }
+            false => "the model has no chat template",
+        };
         if args.system.is_some() {
-            let error = Error::new(ErrorKind::Unsupported, "the model has no chat template");
+            let error = Error::new(ErrorKind::Unsupported, fault);
             return Err(error.advise("leave the system prompt out").in_file(model.path()).into());
         }
         stored.tell(false);
-        note("the model has no chat template: the prompt is continued as it is");
+        note(&format!("{fault}: the prompt is continued as it is"));
         return Ok(tokens.of(prompt)?);
     };
     stored.tell(true);

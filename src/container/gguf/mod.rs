@@ -9,8 +9,7 @@ pub(crate) mod write;
 
 use super::Container;
 pub(crate) use header::ALIGNMENT_KEY;
-pub(super) use projector::attach;
-pub(super) use read::open_source_as;
+pub(super) use read::{attach, open_source_as};
 
 /// The GGUF container's row in [`CONTAINERS`](super::CONTAINERS).
 pub static GGUF: Container = Container {

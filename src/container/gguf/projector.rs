@@ -2,12 +2,17 @@
 
 use std::path::Path;
 
-use super::super::OpenOptions;
-use super::header;
-use super::read::{NAME, build, is_gguf};
 use crate::bytes::Text;
+use crate::error::Result;
 use crate::place::choice;
 use crate::store::{Attachment, Store};
+
+/// Opens a file, and gives its length.
+pub(super) type Open<'o> = &'o dyn Fn(&Path) -> Result<(u64, Store)>;
+
+pub(super) fn is_gguf(name: &str) -> bool {
+    name.to_ascii_lowercase().ends_with(".gguf")
+}
 
 /// Whether a file has the name of a vision or audio model, which belongs to a language model.
 pub(super) fn is_projector(name: &str) -> bool {
@@ -16,12 +21,7 @@ pub(super) fn is_projector(name: &str) -> bool {
 
 /// Attaches the projector that lies beside a model and fits it, as Ollama takes it for a model of a folder. Of several,
 /// that in F16 is taken, else the first, and notes name the others.
-pub(in super::super) fn attach(
-    store: &mut Store,
-    folder: &Path,
-    names: &[String],
-    options: &OpenOptions,
-) {
+pub(super) fn attach(store: &mut Store, folder: &Path, names: &[String], open: Open<'_>) {
     let is_other = |name: &&String| {
         is_projector(name) && !store.files().any(|file| *file == folder.join(name))
     };
@@ -29,7 +29,7 @@ pub(in super::super) fn attach(
     let (mut attached, mut notes) = (None, Vec::new());
     let shown = |name: &str| Text::new(name.as_bytes()).brief();
     for name in names.iter().filter(is_other) {
-        match bytes_of_fitting(store, &folder.join(name), options) {
+        match bytes_of_fitting(store, &folder.join(name), open) {
             Ok(bytes) => fitting.push((name, bytes)),
             Err(fault) => notes.push(format!("{}, which lies beside it, {fault}", shown(name))),
         }
@@ -57,11 +57,12 @@ pub(in super::super) fn attach(
 }
 
 /// The length of a projector that fits a model, or why the file is left out.
-fn bytes_of_fitting(store: &Store, path: &Path, options: &OpenOptions) -> Result<u64, String> {
-    let opened = options.files.open(path, options.access).and_then(|source| {
-        let bytes = source.len();
-        Ok((bytes, build(NAME, path, vec![header::parse(source, options)?])?))
-    });
+fn bytes_of_fitting(
+    store: &Store,
+    path: &Path,
+    open: Open<'_>,
+) -> std::result::Result<u64, String> {
+    let opened = open(path);
     let (bytes, projector) =
         opened.map_err(|error| format!("is left out, since it cannot be read: {error}"))?;
     if store.is_projector() || !projector.is_projector() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::super::{DetectedPath, OpenOptions, Probe};
 use super::header::GgufHeader;
-use super::projector::{self, is_projector};
+use super::projector::{self, is_gguf, is_projector};
 use super::{header, split};
 use crate::bytes::{Files, Source};
 use crate::dtype::DType;
@@ -24,10 +24,6 @@ pub(super) fn detect(probe: &Probe<'_>) -> bool {
         }
         None => probe.head.starts_with(b"GGUF"),
     }
-}
-
-pub(super) fn is_gguf(name: &str) -> bool {
-    name.to_ascii_lowercase().ends_with(".gguf")
 }
 
 pub(super) fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store> {
@@ -50,9 +46,23 @@ pub(super) fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store>
         _ => build(NAME, &path, vec![first])?,
     };
     if let Some((folder, names)) = folder {
-        projector::attach(&mut store, &folder, &names, options);
+        attach(&mut store, &folder, &names, options);
     }
     Ok(store)
+}
+
+/// Attaches the projector that lies beside a model.
+pub(in super::super) fn attach(
+    store: &mut Store,
+    folder: &Path,
+    names: &[String],
+    options: &OpenOptions,
+) {
+    projector::attach(store, folder, names, &|path| {
+        let source = options.files.open(path, options.access)?;
+        let bytes = source.len();
+        Ok((bytes, build(NAME, path, vec![header::parse(source, options)?])?))
+    });
 }
 
 /// Opens a single file that is in memory or part of another container. A shard of a split model is
@@ -99,11 +109,7 @@ fn only_model(path: &Path, names: &[String]) -> Result<std::path::PathBuf> {
 }
 
 /// Builds the store of one file, or of all shards in order.
-pub(super) fn build(
-    container: &'static str,
-    path: &Path,
-    shards: Vec<GgufHeader>,
-) -> Result<Store> {
+fn build(container: &'static str, path: &Path, shards: Vec<GgufHeader>) -> Result<Store> {
     let mut builder = StoreBuilder::new(container, Encoding::Gguf, path);
     builder.reserve(shards.iter().map(|shard| &shard.listing))?;
     for (number, shard) in shards.into_iter().enumerate() {

@@ -27,7 +27,45 @@ fn a_sentence_says_what_to_type() {
         (&["merge", GGUF, HF, "x.gguf"], "a recipe says how"),
         (&["quantize", HF, "awq"], "awq is no type: Weighbridge does not write it"),
         (&["quantize", HF, "q6"], "the types of 6 bits are Q6_K for GGUF"),
-        (&["quantize", HF, "x.gguf", "UD-Q4_K_XL"], "a publisher's own mix"),
+        (&["quantize", HF, "x.gguf", "UD-Q4_K_XL"], "a publisher's own mix. Q4_K_M with"),
+        (&["quantize", HF, "x.gguf", "UD-Q2_K_XL"], "a publisher's own mix. Q2_K with"),
+        (&["quantize", HF, "x.gguf", "UD-IQ2_M"], "a publisher's own mix. IQ2_M with"),
+        (&["quantize", HF, "x.gguf", "Q3_K_XL"], "a publisher's own mix. Q3_K_L with"),
+        (&["quantize", HF, "x.gguf", "Q6_K_L"], "a publisher's own mix. Q6_K with"),
+        (&["quantize", HF, "x.gguf", "UD-Q8_K_XL"], "a publisher's own mix. Q8_0 comes near"),
+        (&["convert", HF, "x.pt"], "files that end in .pt, of PyTorch, are not written"),
+        (&["convert", HF, "x.onnx"], "files that end in .onnx, of ONNX, are not written"),
+        (&["convert", GGUF, "x.npz"], "files that end in .npz, of NumPy, are not written"),
+        (
+            &["mlx_lm.convert", "--hf-path", HF, "-q", "--q-bits", "4.5"],
+            "--q-bits is 4.5, and a whole number is needed",
+        ),
+        (&["pull", "org/name", "--type", "dataset"], "use `hf download`"),
+        (
+            &["pull", "hf://datasets/org/name"],
+            "`hf download --repo-type dataset org/name` downloads it",
+        ),
+        (&["hf", "download", "spaces/org/name"], "org/name is a space of the hub, not a model"),
+        (&["https://huggingface.co/datasets/org/name"], "a data set of the hub, not a model"),
+        (
+            &["run", "Once", GGUF],
+            "the model comes first: `weighbridge run assets/sample/sample-Q8_0.gguf 'Once'`",
+        ),
+        (&["run", "Why is it so?"], "`weighbridge run MODEL 'Why is it so?'`"),
+        (&["merge", HF, "no-adapter", "x"], "no-adapter: no such file"),
+        (&["merge", "no-model", ADAPTER, "x"], "no-model: no such file"),
+        (&["gguf-upgrade", GGUF], "`weighbridge convert FILE NEW.gguf`"),
+        (&["gguf", "upgrade", GGUF], "`weighbridge convert FILE NEW.gguf`"),
+        (
+            &["llama-imatrix", "-m", GGUF, "-f", "x.txt", "--show-statistics"],
+            "computes no importance matrix",
+        ),
+        (&["memory", GGUF, "--xyzzy", "8G"], "`memory` has no option --xyzzy"),
+        (&["memory", GGUF, "--swap-space", "4GiB"], "`--room 7G` is what a model may take"),
+        (&["memory", GGUF, "--kv-cache-memory-bytes", "2G"], "`--room 7G` is what a model may"),
+        (&["llama-export-lora"], "for example `weighbridge convert ./Qwen3-8B ./merged --to"),
+        (&["llama.cpp/llama-quantize", GGUF, "x.gguf", "Q9"], "lists the types of GGUF; mlx4"),
+        (&["embed", "a", "text", GGUF], "sample-Q8_0.gguf 'a text'`"),
         (&["quantize", HF, "mlx4", "--pure"], "--pure is for types of GGUF, but 4bit is MLX"),
         (
             &["quantize", HF, "Q4_0", "--quant-predicate", "mixed_3_6"],
@@ -363,6 +401,36 @@ fn words_of_other_programs_mean_the_same() {
                 "--dry-run",
             ],
             &["merge", BASE, ADAPTER, "x", "--dry-run"],
+        ),
+        (
+            &[
+                "merge_lora.py",
+                "--base_model",
+                BASE,
+                "--lora_model",
+                ADAPTER,
+                "-o",
+                "x",
+                "--dry-run",
+            ],
+            &["merge", BASE, ADAPTER, "x", "--dry-run"],
+        ),
+        (&["meta", "get", "general.name", GGUF], &["meta", "get", GGUF, "general.name"]),
+        (&["memory", GGUF, "--available-vram", "8G"], &["memory", GGUF, "--room", "8G"]),
+        (
+            &["run", GGUF, "--text", "Once", "-n", "1"],
+            &["run", GGUF, "--prompt", "Once", "-n", "1"],
+        ),
+        (&["get", GGUF, "general.name"], &["meta", "get", GGUF, "general.name"]),
+        (&["meta", "get", GGUF, "--key", "general.name"], &["meta", "get", GGUF, "general.name"]),
+        (
+            &["meta", "set", GGUF, "--key", "general.name", "--value", "Z", "--dry-run"],
+            &["meta", "set", GGUF, "general.name=Z", "--dry-run"],
+        ),
+        (&["uvx", "--from", "gguf", "gguf-dump", GGUF], &["gguf-dump", GGUF]),
+        (
+            &["uv", "run", "--with=gguf", "python", "-u", "-m", "gguf.scripts.gguf_dump", GGUF],
+            &["gguf-dump", GGUF],
         ),
         (
             &["merge", BASE, "x", "--lora", ADAPTER, "--dry-run"],
@@ -716,7 +784,11 @@ fn configs_of_other_programs() {
     let factory = "### model\nmodel_name_or_path: acme/Tiny\nadapter_name_or_path: saves/lora\n\
         template: qwen3\n\nexport_dir: \"output/tiny\"\n";
     for (text, words, here) in [
-        (axolotl, &["axolotl", "merge-lora"][..], "merge acme/Tiny ./out ./out/merged`"),
+        (
+            axolotl,
+            &["axolotl", "merge-lora"][..],
+            "`mkdir -p ./out && weighbridge merge acme/Tiny ./out ./out/merged`",
+        ),
         (axolotl, &["merge", "--dst", "x"], "merge acme/Tiny ./out ./out/merged`"),
         (factory, &["llamafactory-cli", "export"], "merge acme/Tiny saves/lora output/tiny`"),
     ] {
@@ -733,4 +805,33 @@ fn configs_of_other_programs() {
             assert!(said.contains(&here), "{said}");
         }
     }
+}
+
+/// A note on the form of JSON is not in the JSON, where it would be read too late.
+#[test]
+fn the_form_of_json_is_noted() {
+    for option in ["--json", "--json-array"] {
+        let ran = run(&["gguf-dump", option, GGUF]);
+        assert!(ran.err.contains("this is not gguf-dump's JSON"), "{option}: {}", ran.err);
+        let json: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
+        assert!(json.is_object());
+    }
+}
+
+/// Nothing is said of a merge that does not happen.
+#[test]
+fn what_is_not_written_is_not_noted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let none = folder.path().join("none/merged");
+    for dst in [BASE, none.to_str().expect("UTF-8")] {
+        let said = refused(&["merge", BASE, ADAPTER, dst]);
+        assert!(!said.contains("merged LoRA"), "{said}");
+    }
+}
+
+/// Of several files that are shown, one that does not exist is a slip, and no tensor.
+#[test]
+fn the_first_of_two_files_may_be_a_slip() {
+    let ran = run(&["assets/sample/sample-Q8_0.ggfu", GGUF]);
+    assert!(ran.err.contains("did you mean assets/sample/sample-Q8_0.gguf?"), "{}", ran.err);
 }

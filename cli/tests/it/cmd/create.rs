@@ -130,7 +130,7 @@ fn a_model_runs_as_its_modelfile_says() {
     0
      Milo had a tall truck full of
     note: not applied of the model's Modelfile: TEMPLATE, SYSTEM, repeat_penalty
-    note: the model has no chat template: the prompt is continued as it is
+    note: the model has no chat template but Ollama's TEMPLATE, which is not applied here: the prompt is continued as it is
     note: 6 prompt..
     ");
     let ids = ["run", "generate", "bells", "--prompt", prompt, "--stop", "Milo", "--print-ids"];
@@ -139,6 +139,8 @@ fn a_model_runs_as_its_modelfile_says() {
     222,486
     note: not applied of the model's Modelfile: TEMPLATE, SYSTEM, repeat_penalty
     ");
+    let slip = told(&store, &["ollama", "run", "bels", prompt]);
+    assert!(slip.contains("did you mean bells?"), "{slip}");
     create("few", "PARAMETER num_predict 3\nPARAMETER seed 4");
     assert_snapshot!(ran(&["ollama", "run", "few", prompt]), @"
     0
