@@ -14,6 +14,7 @@ mod origin;
 pub(crate) mod pooling;
 mod promised;
 mod read;
+mod scaling;
 mod unused;
 mod values;
 
