@@ -15,6 +15,7 @@ mod generation;
 mod globs;
 pub(crate) mod graph;
 pub(crate) mod habits;
+pub(crate) mod heads;
 pub(crate) mod kept;
 mod linear;
 mod mapping;
@@ -55,12 +56,13 @@ pub(crate) use dialect_names::{DialectTensor, dialect_tensors};
 pub use family::{FamilyFile, architectures};
 pub use generation::GenerationConfig;
 pub(crate) use generation::end_tokens;
+pub(crate) use heads::resolve;
 pub use linear::Linear;
 pub use mapping::Mapping;
 pub use resolution::{Auxiliary, Resolution, Undecoded};
 pub(crate) use resolve::{
     CanonicalMatch, architecture_name, canonical_names, canonical_of, computed_config,
-    config_reader, kept_config, model_config, resolve, source_model, source_of_keys, stated_config,
+    config_reader, kept_config, model_config, source_model, source_of_keys, stated_config,
     unused_config,
 };
 pub(crate) use rule::{KeyedTensor, Rename};

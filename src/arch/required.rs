@@ -123,6 +123,17 @@ impl Architecture {
         found
     }
 
+    /// The canonical names of the tensors outside of layers that a model has if it has their bias.
+    pub(super) fn required_with_bias(&self) -> impl Iterator<Item = &'static str> {
+        let has = |name: &str| {
+            self.rules.iter().copied().flatten().any(|rule| rule.canonical == name)
+                && !self.optional.contains(&name)
+        };
+        let rows = rows(self.canonical).filter(|row| matches!(row.need, Need::WithModule));
+        let outside = rows.map(|row| row.name).filter(|name| !name.contains("{n}"));
+        outside.filter(move |name| has(name))
+    }
+
     /// The rows of the tensors that its models require, of those with these names. In each part of a model, shared
     /// tensors precede its own.
     fn required_rows(&self, names: &HashSet<&'static str>) -> Vec<&'static TensorRow> {

@@ -61,7 +61,8 @@ pub struct Resolution {
     pub undecoded: Vec<Undecoded>,
     /// Canonical names of tensors that the architecture requires and the model lacks. Ranges of
     /// whole layers form one entry, `layers.4..8`; so does a tensor that several layers lack,
-    /// `layers.[0-3,7].ffn.up.weight`.
+    /// `layers.[0-3,7].ffn.up.weight`. A tensor of the head that a class has for another task has its stored name, with that
+    /// class: `score.weight (the head of Qwen3ForSequenceClassification)`.
     pub missing: Vec<String>,
 }
 

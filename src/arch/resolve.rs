@@ -243,7 +243,7 @@ pub(crate) fn model_config(
 ///
 /// `Malformed` if the architecture's name is not a string, or two tensors have the same canonical
 /// name.
-pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
+pub(super) fn resolve(store: &Store) -> Result<Resolution> {
     let named = architecture_name(store)?.filter(|_| other_models::draft(store).is_none());
     let found = named.as_ref().and_then(|named| architecture(&named.value, store));
     let reason = reason(store, named.as_ref(), found.is_some());

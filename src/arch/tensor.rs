@@ -42,7 +42,8 @@ pub(super) enum Need {
     Yes,
     /// Required, unless the layer has the other tensor.
     InsteadOf(&'static str),
-    /// Required of a layer that has another tensor of the same module, such as `linear_attention`.
+    /// Required of a layer that has another tensor of the same module, such as `linear_attention`; outside of layers, of a
+    /// model that has the bias.
     WithModule,
 }
 

@@ -2,6 +2,7 @@
 //! that it knows.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use super::{Block, Constant, Table, table};
 use crate::json::Json;
@@ -79,6 +80,20 @@ static PROJECTORS: Table<Vec<ProjectorFlag>> = table!("transformers/projectors",
     block.lines().filter_map(flag).collect()
 });
 
+/// The head of a class for another task than generating text.
+#[derive(Debug)]
+pub(crate) struct Head {
+    /// Whether it predicts words, which vectors of texts do not need.
+    pub(crate) predicts_words: bool,
+    /// Its parameters, and those of the model's pooler that it depends on.
+    pub(crate) names: Vec<&'static str>,
+}
+
+static HEADS: Table<Head> = table!("transformers/heads", |block| Head {
+    predicts_words: block.words().any(|word| word == "words"),
+    names: block.lines().collect(),
+});
+
 static NAMES: Table<Vec<&str>> = table!("transformers/names", |block| { block.lines().collect() });
 
 impl Class {
@@ -105,6 +120,23 @@ impl Class {
 /// does not have.
 pub(crate) fn class(model_type: &str) -> Option<&'static Class> {
     CLASSES.get(model_type)
+}
+
+impl Head {
+    /// The parameters of which no stored name is that of the class. Files of a model alone have the names of its pooler without
+    /// the first part.
+    pub(crate) fn lacking(&self, stored: &HashSet<String>) -> impl Iterator<Item = &'static str> {
+        let is_stored = |name: &str| {
+            let bare = name.split_once('.').map_or(name, |(_, bare)| bare);
+            stored.contains(name) || bare.contains("pooler.") && stored.contains(bare)
+        };
+        self.names.iter().copied().filter(move |name| !is_stored(name))
+    }
+}
+
+/// The head of a class. `None` for a class without one, and for one that is not of transformers.
+pub(crate) fn head(class: &str) -> Option<&'static Head> {
+    HEADS.get(class)
 }
 
 /// A name in the files of a `model_type` as its class has it.

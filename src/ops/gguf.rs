@@ -84,14 +84,15 @@ impl GgufDraft {
             };
             tensors.push(OutTensor::new(view.name(), output(&view, translated, precision)?));
         }
-        let GgufModules { tensors: dense, losses } = modules::in_gguf(model, &mut keys)?;
-        for view in dense {
-            tensors.push(OutTensor::new(view.name(), output(&view, translated, precision)?));
-        }
         let GgufRanker { tensor: words, note: ranker } = match own {
             true => GgufRanker::default(),
             false => rankers::in_gguf(model, &mut keys)?,
         };
+        let ranks = words.is_some();
+        let GgufModules { tensors: dense, losses } = modules::in_gguf(model, &mut keys, ranks)?;
+        for view in dense {
+            tensors.push(OutTensor::new(view.name(), output(&view, translated, precision)?));
+        }
         if let Some(view) = words {
             tensors.push(OutTensor::new(view.name(), output(&view, translated, precision)?));
         }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::dialect::{joins_experts, split_experts};
+use super::rankers;
 use super::verify::{layers, tokens_beyond, towers, untied};
 use crate::arch::config::pooling;
 use crate::bytes::{Access, Text};
@@ -33,12 +34,13 @@ pub(super) struct GgufModules {
     pub(super) losses: Vec<String>,
 }
 
-/// Translates a directory's modules to GGUF. Sets the keys of the dense layers.
+/// Translates a directory's modules to GGUF. Sets the keys of the dense layers. `ranks` says whether the file has the rows
+/// of the words by whose logits the model ranks.
 ///
 /// # Errors
 ///
 /// `Malformed`, `LimitExceeded` and `Io` if a file cannot be read.
-pub(super) fn in_gguf(model: &Model, keys: &mut KeyValues) -> Result<GgufModules> {
+pub(super) fn in_gguf(model: &Model, keys: &mut KeyValues, ranks: bool) -> Result<GgufModules> {
     let mut found = GgufModules::default();
     let modules = model.store().modules()?;
     let family = keys.get("general.architecture").and_then(|value| value.to_text());
@@ -46,6 +48,7 @@ pub(super) fn in_gguf(model: &Model, keys: &mut KeyValues) -> Result<GgufModules
     for module in &modules {
         let lost = match module.kind.as_str() {
             "Transformer" | "Normalize" | "Dropout" | "Dense" => continue,
+            kind if kind == rankers::MODULE && ranks => continue,
             // A key states it, or its place in GGUF is an error.
             "Pooling" if keys.get(&format!("{family}.pooling_type")).is_some() => continue,
             "Pooling" => match pooling::stated(model.store()) {

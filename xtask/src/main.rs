@@ -130,6 +130,8 @@ const PACKERS: Step = step(
 const SCHEMES: Step = oracle("xtask/oracles/schemes.py target/release/weighbridge");
 /// The flags that decide which parameters a class of transformers has.
 const FLAGS: Step = oracle("xtask/engines/flags.py");
+/// The parameters of heads for other tasks than generating text.
+const HEADS: Step = oracle("xtask/engines/heads.py");
 /// Whether the facts are those of the installed packages.
 const CLASSES_CHECKED: Step = oracle("xtask/engines/classes.py --check");
 
@@ -281,7 +283,7 @@ static TASKS: &[Task] = &[
     task(
         "engines",
         "write the facts about other programs in engines/, and compare them; review the diff",
-        &[VENV, PACKAGES, CLASSES, FLAGS, FIELDS, EXTRACTED, KEY_TYPES, LOADER],
+        &[VENV, PACKAGES, CLASSES, FLAGS, HEADS, FIELDS, EXTRACTED, KEY_TYPES, LOADER],
     ),
     task(
         "python",

@@ -13,7 +13,7 @@ mod vocabulary;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::arch::{ModelConfig, Resolution, other_models};
+use crate::arch::{ModelConfig, Resolution, heads, other_models};
 use crate::bytes::Text;
 use crate::container::Strictness;
 use crate::container::safetensors::{
@@ -84,7 +84,9 @@ pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consis
     }
     // transformers loads such a model.
     let notes = model.resolution().ok().and_then(Resolution::stored_as_output);
-    let notes = notes.into_iter().chain(towers::absent(model)).chain(unchecked);
+    let head = model.resolution().ok();
+    let head = head.and_then(|resolution| heads::remark(model.store(), resolution));
+    let notes = notes.into_iter().chain(towers::absent(model)).chain(head).chain(unchecked);
     found.notes.extend(notes.map(|note| Text::new(note.as_bytes()).brief()));
     found.notes.extend(other_models::draft(model.store()).map(str::to_owned));
     found.notes.extend(model.store().broken_links()?);

@@ -426,6 +426,41 @@ fn rerankers_rank_in_gguf() {
     assert!(!Model::open(path).expect("a GGUF file").has("classifier.output.weight"));
 }
 
+/// sentence-transformers' module states the tokens, and their rows are what it computes.
+#[test]
+fn modules_that_compare_two_tokens_rank_in_gguf() {
+    let out = tempfile::tempdir().expect("a folder");
+    let module = json!([
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.base.modules.transformer.Transformer"},
+        {"idx": 1, "name": "1", "path": "1_LogitScore", "type": "sentence_transformers.cross_encoder.modules.logit_score.LogitScore"},
+    ]);
+    for (readme, numbers, labels, prompts) in [
+        ("# Qwen3-Reranker-4B\n", [2, 1], ["yes", "no"], true),
+        ("# Another\n", [2, 1], ["yes", "no"], true),
+        ("# Another\n", [3, 0], ["t3", "a"], false),
+    ] {
+        let made = qwen3(readme);
+        put(made.path(), "modules.json", module.to_string());
+        std::fs::create_dir(made.path().join("1_LogitScore")).expect("a folder");
+        let [yes, no] = numbers;
+        let stated = json!({"true_token_id": yes, "false_token_id": no}).to_string();
+        put(&made.path().join("1_LogitScore"), "config.json", stated);
+        let (path, notes) = convert(made.path(), &GGUF, out.path());
+        assert!(!notes.contains("LogitScore"), "{notes}");
+        let gguf = Model::open(&path).expect("a GGUF file");
+        assert_eq!(number(&gguf, "qwen3.pooling_type"), Some(4));
+        let list = gguf.metadata().array("qwen3.classifier.output_labels");
+        let list = list.and_then(|list| list.texts()).expect("labels");
+        assert_eq!(list.map(|label| label.to_string()).collect::<Vec<_>>(), labels);
+        assert_eq!(text(&gguf, "tokenizer.chat_template.rerank").is_some(), prompts);
+        let embedding = values("model.embed_tokens.weight", &[VOCABULARY, WIDTH]);
+        let row =
+            |number: usize| &embedding[number * WIDTH as usize..(number + 1) * WIDTH as usize];
+        let rows = gguf.tensor("classifier.output.weight").expect("a classifier");
+        assert_eq!(rows.dequantize().expect("values")[..], [row(yes), row(no)].concat()[..]);
+    }
+}
+
 #[test]
 fn heads_of_classifiers_are_named() {
     let mut tensors = decoder("model.", &NORMS);

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::support::{Gguf, Kv, f32s, folder, put};
 use serde_json::Value as Json;
 use tempfile::TempDir;
-use weighbridge::container::{Container, GGUF, SAFETENSORS};
+use weighbridge::container::{Container, GGUF, MLX, SAFETENSORS};
 use weighbridge::metadata::{Value, ValueType};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::{DType, Model, OpenOptions, Strictness, WriteOptions};
@@ -493,4 +493,101 @@ fn a_llama_that_looks_both_ways() {
     assert_same(&folder.path().join("back.gguf"), &folder.path().join("a.gguf"));
     let back = open(&folder.path().join("back.gguf"));
     assert_eq!(back.metadata().str("general.architecture"), Some("llama-embed"));
+}
+
+/// Writes the tensors of a directory to another one, under the names that `name` gives them, with its config as `change` makes it.
+fn stored_anew(
+    from: &Path,
+    change: impl Fn(&mut Json),
+    name: impl Fn(&str) -> Option<String>,
+) -> TempDir {
+    let model = open(from);
+    let mut file = support::Safetensors::new().metadata("format", "pt");
+    for tensor in model.stored_tensors() {
+        let values = f32s(&tensor.dequantize().expect("values"));
+        if let Some(name) = name(tensor.name()) {
+            file = file.tensor(&name, "F32", tensor.shape(), values);
+        }
+    }
+    let config = std::fs::read(from.join("config.json")).expect("a config");
+    let mut config = serde_json::from_slice(&config).expect("JSON");
+    change(&mut config);
+    folder(&[("model.safetensors", file.build()), ("config.json", config.to_string().into_bytes())])
+}
+
+fn missing(path: &Path) -> Vec<String> {
+    Model::open(path).expect("a model").resolution().expect("names").missing.clone()
+}
+
+/// transformers loads a classifier without its head, or with a half of it, and initializes the rest at random.
+#[test]
+fn a_head_that_the_class_has_is_required() {
+    let made = folder(&[("a.gguf", with_classifier(bert("gpt2")).build())]);
+    written(&made, "a.gguf", "a", &SAFETENSORS);
+    let whole = made.path().join("a");
+    assert_eq!(missing(&whole), [""; 0]);
+    let head = [
+        "classifier.dense.bias",
+        "classifier.dense.weight",
+        "classifier.out_proj.bias",
+        "classifier.out_proj.weight",
+    ];
+    for lacking in [&head[..], &head[2..], &head[3..]] {
+        let kept = |name: &str| (!lacking.contains(&name)).then(|| name.to_owned());
+        let files = stored_anew(&whole, |_| {}, kept);
+        let said = |name: &&str| format!("{name} (the head of RobertaForSequenceClassification)");
+        assert_eq!(missing(files.path()), lacking.iter().map(said).collect::<Vec<_>>());
+        let model = Model::open(files.path()).expect("a model");
+        let found = ops::check_consistency(&model, Strictness::Default).expect("a report");
+        assert!(found.faults.iter().any(|fault| fault.contains(lacking[0])), "{found:?}");
+        for to in [&GGUF, &SAFETENSORS, &MLX] {
+            let plan = ops::convert(&model, &ConvertOptions::new(to).allow_unloadable(true));
+            let plan = plan.unwrap_or_else(|error| panic!("{error}"));
+            let error = plan.check(&WriteOptions::new()).expect_err("it is incomplete").to_string();
+            assert!(error.contains(lacking[0]), "{error}");
+            plan.check(&WriteOptions::new().allow_incomplete(true)).expect("on request");
+        }
+    }
+    // A bias alone is taken as zeros.
+    let kept = |name: &str| (name != head[2]).then(|| name.to_owned());
+    let files = stored_anew(&whole, |_| {}, kept);
+    assert_eq!(missing(files.path()), [""; 0]);
+    let model = Model::open(files.path()).expect("a model");
+    let found = ops::check_consistency(&model, Strictness::Default).expect("a report");
+    assert!(found.notes.join("; ").contains("classifier.out_proj.bias of Roberta"), "{found:?}");
+    // A class of other code, one that predicts words, and one without a head.
+    for (class, lacking, noted) in [
+        (
+            "SeenForSequenceClassification",
+            &["the head of SeenForSequenceClassification"][..],
+            false,
+        ),
+        ("RobertaForMaskedLM", &[], true),
+        ("RobertaModel", &[], false),
+    ] {
+        let files = stored_anew(
+            &whole,
+            |config| config["architectures"] = vec![class].into(),
+            |name| (!head.contains(&name)).then(|| name.to_owned()),
+        );
+        assert_eq!(missing(files.path()), lacking, "{class}");
+        let model = Model::open(files.path()).expect("a model");
+        let found = ops::check_consistency(&model, Strictness::Default).expect("a report");
+        let notes = found.notes.join("; ");
+        assert_eq!(notes.contains("no tensor of its head is stored"), noted, "{class}: {notes}");
+    }
+    // GGUF has no class: there, a half shows itself.
+    for lacking in ["cls.output.weight", "cls.weight"] {
+        let layers = [
+            ("cls.weight", &[8, 8][..]),
+            ("cls.bias", &[8]),
+            ("cls.output.weight", &[3, 8]),
+            ("cls.output.bias", &[3]),
+        ];
+        let layers = layers.into_iter().filter(|(name, _)| *name != lacking);
+        let file = layers.fold(bert("gpt2"), |file, (name, shape)| tensor(file, name, shape));
+        put(made.path(), "half.gguf", file.build());
+        let name = lacking.replace("cls.w", "cls.dense.w").replace("cls", "classifier");
+        assert_eq!(missing(&made.path().join("half.gguf")), [name]);
+    }
 }
