@@ -591,3 +591,50 @@ fn a_head_that_the_class_has_is_required() {
         assert_eq!(missing(&made.path().join("half.gguf")), [name]);
     }
 }
+
+/// transformers ties the embedding to the matrix that predicts words, under whose name alone early safetensors files have it.
+#[test]
+fn an_embedding_stored_as_the_matrix_that_predicts_words() {
+    let folder = folder(&[("a.gguf", bert("gpt2").build())]);
+    written(&folder, "a.gguf", "a", &SAFETENSORS);
+    let whole = folder.path().join("a");
+    let embedding = "embeddings.word_embeddings.weight";
+    let stored = |prefix: &'static str, decoder: &'static str| {
+        move |name: &str| {
+            Some(match name == embedding {
+                true => decoder.to_owned(),
+                false => format!("{prefix}{name}"),
+            })
+        }
+    };
+    for (model_type, class, prefix, decoder) in [
+        ("roberta", "RobertaForMaskedLM", "roberta.", "lm_head.decoder.weight"),
+        ("bert", "BertForMaskedLM", "bert.", "cls.predictions.decoder.weight"),
+        ("bert", "BertForMaskedLM", "", "cls.predictions.decoder.weight"),
+    ] {
+        let state = |config: &mut Json| {
+            config["model_type"] = model_type.into();
+            config["architectures"] = vec![class].into();
+        };
+        let files = stored_anew(&whole, state, stored(prefix, decoder));
+        assert_eq!(missing(files.path()), [""; 0], "{class}");
+        let model = Model::open(files.path()).expect("a model");
+        let expected = open(&whole).stored_tensor(embedding).expect("it").dequantize().unwrap();
+        let found = model.tensor("token_embedding.weight").expect("the embedding");
+        assert_eq!(found.dequantize().unwrap()[..], expected[..]);
+        let notes = ops::check_consistency(&model, Strictness::Default).expect("a report").notes;
+        let said = format!("the model lacks {prefix}{embedding}: its config ties it to {decoder}");
+        assert!(notes.iter().any(|note| note.contains(&said)), "{notes:?}");
+        let plan = ops::convert(&model, &ConvertOptions::new(&SAFETENSORS)).expect("a plan");
+        let out = files.path().join("out");
+        plan.run(&out, &WriteOptions::new()).expect("written");
+        assert!(open(&out).stored_tensor(&format!("{prefix}{embedding}")).is_ok());
+        // Without the tie, the embedding is missing.
+        let untied = |config: &mut Json| {
+            state(config);
+            config["tie_word_embeddings"] = false.into();
+        };
+        let files = stored_anew(&whole, untied, stored(prefix, decoder));
+        assert_eq!(missing(files.path()), ["token_embedding.weight"]);
+    }
+}
