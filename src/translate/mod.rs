@@ -20,6 +20,9 @@ pub(crate) mod pruned;
 mod tokenizer;
 
 #[cfg(feature = "write")]
+pub(crate) use tokenizer::contradicted_flags;
+
+#[cfg(feature = "write")]
 pub use documents::{
     ConfigDocument, Documents, gguf_metadata, gguf_metadata_and_notes, gguf_tensors, hf_documents,
     mlx_documents, tokenizer_json, tokenizer_tables,

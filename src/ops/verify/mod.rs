@@ -88,6 +88,11 @@ pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consis
     let head = head.and_then(|resolution| heads::remark(model.store(), resolution));
     let notes = notes.into_iter().chain(towers::absent(model)).chain(head).chain(unchecked);
     found.notes.extend(notes.map(|note| Text::new(note.as_bytes()).brief()));
+    #[cfg(feature = "write")]
+    if model.encoding() == Encoding::Safetensors {
+        let flags = crate::translate::contradicted_flags(model.store());
+        found.notes.extend(flags.iter().map(|note| Text::new(note.as_bytes()).brief()));
+    }
     found.notes.extend(other_models::draft(model.store()).map(str::to_owned));
     found.notes.extend(model.store().broken_links()?);
     Ok(found)

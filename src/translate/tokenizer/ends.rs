@@ -1,4 +1,6 @@
-//! The tokens that end a text, for llama.cpp.
+//! The tokens that begin and end a text, for llama.cpp.
+
+use std::collections::HashMap;
 
 use super::files::TokenizerFiles;
 use crate::bytes::Text;
@@ -137,4 +139,104 @@ pub(super) fn surrounding(tokenizer: &Tokenizer<'_>, out: &mut KeyValues) {
     for key in ["add_bos_token", "add_eos_token", "add_sep_token"] {
         out.set(&format!("tokenizer.ggml.{key}"), Value::Bool(true));
     }
+}
+
+/// The tokens that the last step of a `tokenizer.json` adds around a text.
+pub(super) fn added_around(
+    files: &TokenizerFiles,
+    texts: &mut HashMap<&str, String>,
+    begins: Option<String>,
+) -> Vec<(&'static str, bool)> {
+    let mut adds: Vec<(&'static str, bool)> = Vec::new();
+    let Some(last) = files.json_value(&["post_processor"]) else { return adds };
+    let list = match last.get("processors").and_then(Json::as_array) {
+        Some(list) => list.iter().collect(),
+        None => vec![last],
+    };
+    let mut set = |name: &'static str, flag: bool, over: bool| match adds
+        .iter_mut()
+        .find(|(other, _)| *other == name)
+    {
+        Some(entry) if over => entry.1 = flag,
+        Some(_) => {}
+        None => adds.push((name, flag)),
+    };
+    for step in list {
+        match step.get("type").and_then(Json::as_str) {
+            Some("ByteLevel") => ["bos", "eos"].iter().for_each(|name| set(name, false, false)),
+            Some("RobertaProcessing") => {
+                ["bos", "eos", "sep"].iter().for_each(|name| set(name, true, true));
+            }
+            Some("TemplateProcessing") => {
+                let side = |key: &str| -> Vec<Option<&str>> {
+                    let list = step.get(key).and_then(Json::as_array);
+                    list.into_iter()
+                        .flatten()
+                        .map(|item| item.get("SpecialToken")?.get("id")?.as_str())
+                        .collect()
+                };
+                let single = side("single");
+                let (mut first, mut last) = (None, None);
+                if single.len() > 1 {
+                    first = single.first().copied().flatten();
+                    last = single.last().copied().flatten();
+                }
+                if let Some(first) = first {
+                    let start = texts.entry("bos").or_insert_with(|| first.to_owned());
+                    set("bos", start == first || begins.as_deref() == Some(first), true);
+                }
+                if let Some(last) = last {
+                    texts.insert("eos", last.to_owned());
+                    set("eos", true, true);
+                }
+                let pair = side("pair");
+                let between = pair.get(usize::from(first.is_some())..).unwrap_or_default();
+                let between = match last {
+                    Some(_) => between.split_last().map_or(between, |(_, rest)| rest),
+                    None => between,
+                };
+                // A text, a separator, another text.
+                if let [None, parts @ .., None] = between
+                    && let Some(Some(first)) = parts.first()
+                {
+                    let known = [texts.get("sep"), texts.get("eos")];
+                    let is = |token: &str| known.iter().flatten().any(|text| *text == token);
+                    let second = parts.get(1).copied().flatten().is_some_and(is);
+                    set("sep", (is(first) && last.is_none()) || second, true);
+                }
+            }
+            _ => {}
+        }
+    }
+    adds
+}
+
+/// The result of [`flags_contradicted`] for a directory. Files that cannot be read are faults of their own.
+pub(crate) fn contradicted_flags(store: &Store) -> Vec<String> {
+    TokenizerFiles::of(store).map(|files| flags_contradicted(&files)).unwrap_or_default()
+}
+
+/// The flags of `tokenizer_config.json` that the steps of `tokenizer.json` contradict, one sentence for each. transformers 5.24
+/// follows the steps in every class, llama.cpp's converter the flags.
+pub(super) fn flags_contradicted(files: &TokenizerFiles) -> Vec<String> {
+    let text = |name: &str| files.special_text(name);
+    let mut texts = text("bos").map(|text| ("bos", text)).into_iter().collect();
+    let adds = added_around(files, &mut texts, text("cls"));
+    let fault = |(name, place): (&str, &str)| {
+        let key = format!("add_{name}_token");
+        let stated = files.config.get(&key)?.as_bool()?;
+        let added = adds.iter().any(|(other, flag)| *other == name && *flag);
+        let (steps, instead) = match added {
+            true => ("add one", "does so"),
+            false => ("add none", "adds none"),
+        };
+        (stated != added).then(|| {
+            format!(
+                "{key} in tokenizer_config.json is {stated}, but the steps of tokenizer.json {steps} {place} a text: \
+                 transformers 5 {instead}, llama.cpp's converter follows {key}"
+            )
+        })
+    };
+    let known = files.states_ends();
+    [("bos", "before"), ("eos", "after")].into_iter().filter(|_| known).filter_map(fault).collect()
 }

@@ -74,7 +74,8 @@ pub(crate) fn gguf_keys(
         templates(store, out)?;
         added::keep(&files, out);
         let notes = unlike::note(&files, &vocabulary.kind, exceptions, out);
-        return Ok(joined(notes.into_iter().chain(without_row(&files, rows))));
+        let notes = notes.into_iter().chain(ends::flags_contradicted(&files));
+        return Ok(joined(notes.chain(without_row(&files, rows))));
     }
     let Some(tokenizer) = Tokenizer::of(store)? else {
         let why = "no tokenizer file next to the weights: llama.cpp does not load the file";
@@ -104,7 +105,8 @@ pub(crate) fn gguf_keys(
     };
     let words = (*kind == TokenizerKind::WordPiece).then(|| unlike::around_words(&files, out));
     let notes = note.into_iter().chain(unlike::note(&files, kind, exceptions, out));
-    Ok(joined(notes.chain(words.flatten()).chain(without_row(&files, rows))))
+    let notes = notes.chain(words.flatten()).chain(ends::flags_contradicted(&files));
+    Ok(joined(notes.chain(without_row(&files, rows))))
 }
 
 fn joined(notes: impl Iterator<Item = String>) -> Option<String> {
@@ -568,7 +570,7 @@ fn special_keys(
             }
         }
     }
-    let adds = added_around(files, &mut texts, begins);
+    let adds = ends::added_around(files, &mut texts, begins);
     for (name, key) in
         [("bos", "add_bos_token"), ("eos", "add_eos_token"), ("sep", "add_sep_token")]
     {
@@ -700,76 +702,6 @@ fn word_keys(tokenizer: &Tokenizer<'_>, files: &TokenizerFiles, out: &mut KeyVal
     if let Some(strips) = said("strip_accents") {
         out.set("tokenizer.ggml.normalizer.strip_accents", Value::Bool(strips));
     }
-}
-
-/// The tokens that the last step of a `tokenizer.json` adds around a text.
-fn added_around(
-    files: &TokenizerFiles,
-    texts: &mut HashMap<&str, String>,
-    begins: Option<String>,
-) -> Vec<(&'static str, bool)> {
-    let mut adds: Vec<(&'static str, bool)> = Vec::new();
-    let Some(last) = files.json_value(&["post_processor"]) else { return adds };
-    let list = match last.get("processors").and_then(Json::as_array) {
-        Some(list) => list.iter().collect(),
-        None => vec![last],
-    };
-    let mut set = |name: &'static str, flag: bool, over: bool| match adds
-        .iter_mut()
-        .find(|(other, _)| *other == name)
-    {
-        Some(entry) if over => entry.1 = flag,
-        Some(_) => {}
-        None => adds.push((name, flag)),
-    };
-    for step in list {
-        match step.get("type").and_then(Json::as_str) {
-            Some("ByteLevel") => ["bos", "eos"].iter().for_each(|name| set(name, false, false)),
-            Some("RobertaProcessing") => {
-                ["bos", "eos", "sep"].iter().for_each(|name| set(name, true, true));
-            }
-            Some("TemplateProcessing") => {
-                let side = |key: &str| -> Vec<Option<&str>> {
-                    let list = step.get(key).and_then(Json::as_array);
-                    list.into_iter()
-                        .flatten()
-                        .map(|item| item.get("SpecialToken")?.get("id")?.as_str())
-                        .collect()
-                };
-                let single = side("single");
-                let (mut first, mut last) = (None, None);
-                if single.len() > 1 {
-                    first = single.first().copied().flatten();
-                    last = single.last().copied().flatten();
-                }
-                if let Some(first) = first {
-                    let start = texts.entry("bos").or_insert_with(|| first.to_owned());
-                    set("bos", start == first || begins.as_deref() == Some(first), true);
-                }
-                if let Some(last) = last {
-                    texts.insert("eos", last.to_owned());
-                    set("eos", true, true);
-                }
-                let pair = side("pair");
-                let between = pair.get(usize::from(first.is_some())..).unwrap_or_default();
-                let between = match last {
-                    Some(_) => between.split_last().map_or(between, |(_, rest)| rest),
-                    None => between,
-                };
-                // A text, a separator, another text.
-                if let [None, parts @ .., None] = between
-                    && let Some(Some(first)) = parts.first()
-                {
-                    let known = [texts.get("sep"), texts.get("eos")];
-                    let is = |token: &str| known.iter().flatten().any(|text| *text == token);
-                    let second = parts.get(1).copied().flatten().is_some_and(is);
-                    set("sep", (is(first) && last.is_none()) || second, true);
-                }
-            }
-            _ => {}
-        }
-    }
-    adds
 }
 
 /// Chat templates; the unnamed one has the plain key.

@@ -7,3 +7,5 @@ pub(super) mod gguf;
 pub(super) mod hf;
 mod pre;
 mod unlike;
+
+pub(crate) use ends::contradicted_flags;

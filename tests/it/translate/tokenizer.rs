@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use weighbridge::json::{Json, json};
 use weighbridge::metadata::{KeyValues, Value};
 use weighbridge::translate::{gguf_metadata, gguf_metadata_and_notes, tokenizer_json};
-use weighbridge::{DType, Limits, Model, OpenOptions};
+use weighbridge::{DType, Limits, Model, OpenOptions, Strictness, ops};
 
 /// A model of this `model_type` with a vocabulary of `rows` rows, and these files beside it.
 fn beside<B: AsRef<[u8]>>(model_type: &str, rows: u32, files: &[(&str, B)]) -> TempDir {
@@ -681,11 +681,26 @@ fn flags_follow_the_steps_of_tokenizer_json() {
                 ("tokenizer.json", json.to_string()),
                 ("tokenizer_config.json", config.to_string()),
             ];
-            let own = tokenizer(&keys(&beside("llama", 9, &files)));
+            let made = beside("llama", 9, &files);
+            let model = Model::open(made.path()).expect("a directory");
+            let own = tokenizer(&keys(&made));
             // llama.cpp begins the texts of such tokenizers unless the key says otherwise, and does not end them.
             let flag = |key: &str, usual: bool| own.get(key).map_or(usual, |flag| flag == "true");
             let found = [flag("add_bos_token", true), flag("add_eos_token", false)];
             assert_eq!(found, [begins, false], "{says_bos:?} {says_eos:?}");
+            // A flag that says otherwise is named: llama.cpp's converter writes it.
+            let (_, notes) = gguf_metadata_and_notes(&model).expect("keys");
+            let notes = notes.iter().map(|note| note.text.as_str()).collect::<Vec<_>>().join("; ");
+            let checked = ops::check_consistency(&model, Strictness::Default).expect("a report");
+            let checked = checked.notes.join("; ");
+            for (key, says, adds) in
+                [("add_bos_token", says_bos, begins), ("add_eos_token", says_eos, false)]
+            {
+                let is_named = says.is_some_and(|says| says != adds);
+                let said = format!("{key} in tokenizer_config.json is {}", !adds);
+                assert_eq!(notes.contains(&said), is_named, "{notes}");
+                assert_eq!(checked.contains(&said), is_named, "{checked}");
+            }
         }
     }
 }
