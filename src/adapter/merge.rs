@@ -270,7 +270,12 @@ fn add_bias(
     let bias = adapter.stored(stored)?;
     let found = targets(model, adapter, &product.target, ".bias")?;
     if found.is_empty() {
-        return Err(lacks(model, &format!("{}.bias", product.target), 1));
+        let module = Text::new(product.target.as_bytes()).brief();
+        let fault = format!("the adapter adds a bias to {module}, which has none in the model");
+        let error = Error::unsupported(fault).in_tensor(stored).in_key("lora_bias");
+        return Err(error.advise(
+            "PEFT does not merge it either: run it with PEFT, or train the adapter without lora_bias",
+        ));
     }
     for Target { tensor, expert, transform } in found {
         let Transform { rows, .. } = transform;

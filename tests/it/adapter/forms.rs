@@ -412,6 +412,27 @@ fn a_head_that_the_adapter_adds_is_called_so() {
     assert!(error.to_string().contains("saves \"score.weight\" as a whole"), "{error}");
 }
 
+/// PEFT refuses it too: "Impossible to merge LoRA layer with `lora_bias=True` because the base layer has no bias."
+#[test]
+fn a_bias_for_a_layer_without_one_is_called_so() {
+    let config = peft(&json!({"lora_bias": true}));
+    let name = |end: &str| format!("base_model.model.{Q}.{end}");
+    let (a, b, bias) = (name("lora_A.weight"), name("lora_B.weight"), name("lora_B.bias"));
+    let tensors = [
+        (&*a, &[2, 32][..], numbers(1, 64)),
+        (&*b, &[32, 2], numbers(2, 64)),
+        (&*bias, &[32], numbers(3, 32)),
+    ];
+    let folder = adapter("adapter_model.safetensors", &tensors, &config);
+    let error = merged(folder.path()).expect_err("no bias");
+    assert_eq!(
+        (error.kind(), error.key(), error.tensor()),
+        (ErrorKind::Unsupported, Some("lora_bias"), Some(&*bias))
+    );
+    assert!(error.to_string().contains(&format!("a bias to {Q}, which has none")), "{error}");
+    assert!(!error.to_string().contains("another model"), "{error}");
+}
+
 /// Adapters name the modules of a class, checkpoints leave its prefix out.
 #[test]
 fn matrices_of_a_tower_are_changed_too() {
