@@ -24,7 +24,7 @@ use crate::ollama::{self, NewLayers, QuantType};
 use crate::recipe::mlx_lm;
 use crate::setters::setters;
 use crate::store::Encoding;
-use crate::write::{Precision, WritePlan};
+use crate::write::{Builder, OutTensor, Precision, Producer, WritePlan};
 
 /// Options of a conversion.
 #[derive(Clone, Debug)]
@@ -279,6 +279,9 @@ fn planned(
         _ if options.one_file => conversion.one_file()?,
         _ => conversion.directory()?,
     };
+    if options.requantize_merged {
+        not_requantized(&builder).into_iter().for_each(|note| builder.note(note));
+    }
     if writer.dialect != Dialect::Gguf && store.is_none() && mmproj::attached(model).is_some() {
         builder.note(mmproj::ATTACHED);
     }
@@ -288,6 +291,27 @@ fn planned(
     let mut plan = judged(builder, model, options.finish.unloadable)?;
     account::add_adapters(&options.adapters, &mut plan.account);
     Ok(plan)
+}
+
+/// A note on merged matrices that were quantized before, and are not as they were.
+fn not_requantized(builder: &Builder) -> Option<String> {
+    let before = |tensor: &OutTensor| match &tensor.output.producer {
+        Producer::Encoded { view, .. } if view.is_adapted() => {
+            let dtype = view.dtype().ok().filter(|dtype| dtype.is_quantized())?;
+            Some((tensor.name.clone(), dtype))
+        }
+        _ => None,
+    };
+    let mut plain = builder.tensors().iter().filter_map(before);
+    let (first, dtype) = plain.next()?;
+    let more = match plain.count() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "not quantized again after the merge: {first}{more} ({dtype}): only the groups of an MLX directory are, in an MLX \
+         directory"
+    ))
 }
 
 /// Checks that a model with merged adapters can be written. `gguf_store` is the store that a GGUF model is

@@ -6,10 +6,11 @@ use std::path::Path;
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 use weighbridge::adapter::Adapter;
-use weighbridge::container::{GGUF, SAFETENSORS};
-use weighbridge::ops::{self, ConvertOptions};
+use weighbridge::container::{GGUF, MLX, SAFETENSORS};
+use weighbridge::ops::{self, ConvertOptions, QuantizationRules};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
+use weighbridge::recipe::mlx_lm::MlxOptions;
 use weighbridge::{ErrorKind, Model, WriteOptions};
 
 use crate::support::{Safetensors, copy_of, f32s, fixture, folder, put};
@@ -431,6 +432,36 @@ fn a_bias_for_a_layer_without_one_is_called_so() {
     );
     assert!(error.to_string().contains(&format!("a bias to {Q}, which has none")), "{error}");
     assert!(!error.to_string().contains("another model"), "{error}");
+}
+
+/// Only an MLX directory has the matrices quantized as they were.
+#[test]
+fn matrices_that_stay_plain_after_a_merge_are_named() {
+    let out = tempfile::tempdir().expect("a folder");
+    let groups = MlxOptions { bits: Some(4), group_size: Some(32), ..MlxOptions::default() };
+    let options = ConvertOptions::new(&MLX).quantize(QuantizationRules::MlxLm(groups));
+    let quantized = out.path().join("mlx");
+    let plan = ops::convert(&base(), &options).unwrap_or_else(|error| panic!("{error}"));
+    plan.run(&quantized, &WriteOptions::new()).expect("written");
+    let (a, b) = (
+        format!("base_model.model.{Q}.lora_A.weight"),
+        format!("base_model.model.{Q}.lora_B.weight"),
+    );
+    let tensors = [(&*a, &[2, 32][..], numbers(1, 64)), (&*b, &[32, 2], numbers(2, 64))];
+    let folder = adapter("adapter_model.safetensors", &tensors, &peft(&json!({})));
+    for (source, to, is_named) in [
+        (Model::open(&quantized).expect("a model"), &MLX, false),
+        (Model::open(&quantized).expect("a model"), &GGUF, true),
+        (Model::open(&quantized).expect("a model"), &SAFETENSORS, true),
+        (base(), &MLX, false),
+    ] {
+        let adapter = Adapter::open(folder.path()).expect("an adapter");
+        let options = ConvertOptions::new(to).adapter(adapter, 1.0).requantize_merged(true);
+        let plan = ops::convert(&source, &options).unwrap_or_else(|error| panic!("{error}"));
+        let notes = plan.notes.join("; ");
+        let said = notes.contains("not quantized again after the merge");
+        assert_eq!(said, is_named, "{}: {notes}", to.name);
+    }
 }
 
 /// Adapters name the modules of a class, checkpoints leave its prefix out.
