@@ -152,6 +152,15 @@ pub(crate) fn tower(stored: &str) -> Option<&'static str> {
     })
 }
 
+const ACTIVATIONS: &str = "a scale for activations, not for weights";
+const MARK: &str = "a mark of ComfyUI that weights have a scale";
+const CACHE: &str = "a scale for the cache of keys and values, not for weights";
+const KEYS: &str = "a scale for the key cache, not for weights";
+const VALUES: &str = "a scale for the value cache, not for weights";
+
+/// Reasons of tensors that belong to a quantization scheme, and mean nothing beside decoded weights.
+pub(super) const OF_SCHEME: [&str; 5] = [ACTIVATIONS, MARK, CACHE, KEYS, VALUES];
+
 /// Patterns of stored names, where `*` matches any text, and what such a tensor is.
 #[rustfmt::skip]
 static AUXILIARY: &[(&str, &str)] = &[
@@ -167,13 +176,13 @@ static AUXILIARY: &[(&str, &str)] = &[
     ("v.*",                          VISION),
     ("a.*",                          AUDIO),
     ("mm.*",                         PROJECTOR),
-    ("*.input_scale",                "a scale for activations, not for weights"),
-    ("*.activation_scale",           "a scale for activations, not for weights"),
-    ("*.qscale_act",                 "a scale for activations, not for weights"),
-    ("*scaled_fp8",                  "a mark of ComfyUI that weights have a scale"),
-    ("*.kv_scale",                   "a scale for the cache of keys and values, not for weights"),
-    ("*.k_scale",                    "a scale for the key cache, not for weights"),
-    ("*.v_scale",                    "a scale for the value cache, not for weights"),
+    ("*.input_scale",                ACTIVATIONS),
+    ("*.activation_scale",           ACTIVATIONS),
+    ("*.qscale_act",                 ACTIVATIONS),
+    ("*scaled_fp8",                  MARK),
+    ("*.kv_scale",                   CACHE),
+    ("*.k_scale",                    KEYS),
+    ("*.v_scale",                    VALUES),
 ];
 
 /// The purpose of a tensor with this stored name, if a pattern matches the name: one of all models,

@@ -87,6 +87,11 @@ impl Auxiliary {
         auxiliary::ROTARY.contains(&self.reason)
     }
 
+    /// Whether it belongs to a quantization scheme, and means nothing beside decoded weights.
+    pub(crate) fn is_of_scheme(&self) -> bool {
+        auxiliary::OF_SCHEME.contains(&self.reason)
+    }
+
     /// Whether it is left out of what is written, as the caller asks for or since it changes nothing.
     pub(crate) fn is_left_out(&self) -> bool {
         [auxiliary::LEFT_OUT, auxiliary::ZERO_BIAS].contains(&self.reason)

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::json::Json;
 
 use super::{Conversion, QuantizationRules, mlx};
-use crate::arch::Dialect;
+use crate::arch::{Dialect, Resolution};
 use crate::container::writer::Writer;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -107,6 +107,9 @@ impl Conversion<'_> {
             repeated,
         } = translated;
         repeated::note(&repeated, "mlx-lm").into_iter().for_each(|note| builder.note(note));
+        if decodes {
+            absent.extend(without_scheme(resolution, &mut tensors));
+        }
         absent.retain(|(name, _)| !translate::modules::has_folder(store, resolution, name));
         builder.leave_out(absent);
         if store.encoding() == Encoding::Gguf {
@@ -244,6 +247,22 @@ impl Conversion<'_> {
         let floats = precision.floats.or(floats).unwrap_or(DType::BF16);
         grouped_from(tensor, floats, tensor.dtype()?, group).map(Some)
     }
+}
+
+/// Removes the tensors of a quantization scheme from those that are decoded. Returns them, with what each is.
+fn without_scheme(resolution: &Resolution, tensors: &mut Vec<Tensor>) -> Vec<(String, String)> {
+    let of_scheme = resolution.auxiliary.iter().filter(|tensor| tensor.is_of_scheme());
+    let reasons: HashMap<&str, &str> =
+        of_scheme.map(|tensor| (tensor.stored.as_str(), tensor.reason)).collect();
+    let all = std::mem::take(tensors).into_iter();
+    let (removed, kept): (Vec<Tensor>, Vec<Tensor>) =
+        all.partition(|tensor| reasons.contains_key(tensor.name()));
+    *tensors = kept;
+    let named = |tensor: Tensor| {
+        let reason = reasons.get(tensor.name()).copied().unwrap_or_default();
+        (tensor.name().to_owned(), reason.to_owned())
+    };
+    removed.into_iter().map(named).collect()
 }
 
 /// Chooses how to write a tensor that no rule quantizes. `same` says whether the names of source

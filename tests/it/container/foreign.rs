@@ -9,7 +9,7 @@ use weighbridge::container::{GGUF, OLLAMA, SAFETENSORS, Strictness};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
-use weighbridge::{DType, ErrorKind, Model, OpenOptions};
+use weighbridge::{DType, ErrorKind, Model, OpenOptions, WriteOptions};
 
 /// A header that ends inside a key, and one that ends inside the list of tensors.
 #[test]
@@ -585,6 +585,37 @@ fn scaled_floats_are_decoded_without_a_document() {
         let error = model.stored_tensor(name).unwrap().dequantize().unwrap_err();
         let said = told(&error);
         assert!(said.contains("codes of ComfyUI's format mxfp8, which is not supported"), "{said}");
+    }
+}
+
+/// Decoded weights have no scale, so their file has no mark that says so, and no scales of a cache.
+#[test]
+fn decoded_weights_lose_the_marks_of_their_scheme() {
+    let name = "layers.0.up.weight";
+    let file = Safetensors::new()
+        .tensor(name, "F8_E4M3", &[2, 2], vec![0x38, 0x40, 0xc0, 0x30])
+        .tensor("layers.0.up.scale_weight", "F32", &[1], f32s(&[0.5]))
+        .tensor("layers.0.attn.k_scale", "F32", &[1], f32s(&[3.0]))
+        .tensor("norm.weight", "F32", &[2], f32s(&[1.0; 2]))
+        .tensor("scaled_fp8", "F8_E4M3", &[2], vec![0; 2]);
+    let files = folder(&[("m.safetensors", file.build())]);
+    let model = Model::open(files.path().join("m.safetensors")).expect("a model");
+    let options = || ConvertOptions::new(&SAFETENSORS).one_file(true);
+    for (options, is_decoded) in [
+        (options(), false),
+        (options().dtype(DType::BF16), true),
+        (options().dequantize(true), true),
+    ] {
+        let path = files.path().join("out.safetensors");
+        let plan = ops::convert(&model, &options).unwrap_or_else(|error| panic!("{error}"));
+        plan.run(&path, &WriteOptions::new().overwrite(true)).expect("written");
+        let written = Model::open(&path).expect("a model");
+        for mark in ["scaled_fp8", "layers.0.attn.k_scale"] {
+            assert_eq!(written.stored_tensor(mark).is_err(), is_decoded, "{mark}");
+            assert_eq!(plan.notes.join("; ").contains(mark), is_decoded, "{:?}", plan.notes);
+        }
+        let values = written.stored_tensor(name).expect("it").dequantize().expect("values");
+        assert_eq!(&values[..], [0.5, 1.0, -1.0, 0.25]);
     }
 }
 
