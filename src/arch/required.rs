@@ -7,9 +7,8 @@ use super::rule;
 use super::tensor::{CanonicalTensor, Need, TensorRow, rows};
 
 /// The matrices of a module that is there as a whole.
-const MODULES: [&[&str]; 4] = [
+const MODULES: [&[&str]; 3] = [
     &["q", "k", "v", "output"],
-    &["q_a", "q_a_norm", "q_b"],
     &["kv_a", "kv_a_norm", "k_b", "v_b"],
     &["gate", "up", "down"],
 ];

@@ -49,7 +49,7 @@ def test_the_library_is_small():
     packed = len(brotli.compress(data))
     print(f"weighbridge.wasm: {len(data)} bytes, {len(zlib.compress(data, 9))} with zlib, {packed} with brotli")
     # The text of the families and of the facts about engines is a part of it, and grows with each.
-    assert packed <= 740_000
+    assert packed <= 760_000
 
 
 def test_dropped_files(browser, static):
