@@ -7,11 +7,8 @@ use super::rule;
 use super::tensor::{CanonicalTensor, Need, TensorRow, rows};
 
 /// The matrices of a module that is there as a whole.
-const MODULES: [&[&str]; 3] = [
-    &["q", "k", "v", "output"],
-    &["kv_a", "kv_a_norm", "k_b", "v_b"],
-    &["gate", "up", "down"],
-];
+const MODULES: [&[&str]; 3] =
+    [&["q", "k", "v", "output"], &["kv_a", "kv_a_norm", "k_b", "v_b"], &["gate", "up", "down"]];
 
 /// The module of a tensor of a layer: `attention`. Experts are no such module.
 fn module(name: &str) -> Option<&str> {
