@@ -137,9 +137,8 @@ pub(crate) fn end_tokens(store: &Store) -> Result<Vec<u32>> {
     }
     let ends = |config: &Map<String, Json>| each(config.get("eos_token_id")?, count);
     let own = store.document("config.json").map(nested_configs).unwrap_or_default();
-    let stated = own.iter().find_map(|(_, config)| ends(config.as_object()?));
-    if stated.is_some() {
-        return Ok(stated.unwrap_or_default());
+    if let Some(stated) = own.iter().find_map(|(_, config)| ends(config.as_object()?)) {
+        return Ok(stated);
     }
     let here = |error: Error| error.in_file(store.path());
     let generation = Kept::read_from(store.metadata(), GENERATION).map_err(here)?;
