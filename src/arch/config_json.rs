@@ -64,9 +64,7 @@ pub(crate) fn hf_config(model: &SourceModel<'_>) -> Result<Map<String, Json>> {
                 };
                 put(&mut out, name, value);
             }
-            ConfigRule::Fixed(key, value) => {
-                out.insert((*key).to_owned(), (*value).into());
-            }
+            ConfigRule::Fixed(key, value) => put(&mut out, key, (*value).into()),
             ConfigRule::By(rule) => rule(model, &mut out)?,
         }
     }

@@ -114,6 +114,11 @@ impl Class {
         }
         class
     }
+
+    /// Whether the class reads a key of `config.json`.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.defaults.iter().any(|(own, _)| *own == key) || self.derived.contains(&key)
+    }
 }
 
 /// The class of a `model_type`; empty if transformers has none. `None` for a model type that the table

@@ -196,6 +196,12 @@ def every_class():
         yield " ".join(words), value_lines(own)
 
 
+def defaults_of_classes():
+    """The keys that every config has when transformers saves it, and those of a class that conversions depend on."""
+    yield PreTrainedConfig.__name__, value_lines(PreTrainedConfig().to_dict())
+    yield from map(defaults_of_class, MODEL_TYPES)
+
+
 def defaults_of_class(model_type):
     """The keys of a class that conversions depend on."""
     values = of_transformers(model_type)
@@ -405,7 +411,7 @@ if __name__ == "__main__":
     about = "Classes of language models: their config, their models by task, and the defaults of their keys."
     files.put("transformers/classes.txt", from_transformers, about, every_class())
     about = "Defaults of the keys that conversions depend on."
-    files.put("transformers/defaults.txt", from_transformers, about, map(defaults_of_class, MODEL_TYPES))
+    files.put("transformers/defaults.txt", from_transformers, about, defaults_of_classes())
     about = "Names that config.json may state: activations, and kinds of rope scaling with the keys that they require."
     files.put("transformers/names.txt", from_transformers, about, names_in_configs())
     about = "Starts of the names in files that classes of vision and audio models have under other names; the longest that fits applies."

@@ -117,7 +117,7 @@ pub(super) static TOWERS: &[Tower] = &[
         keys: glm4v,
     },
     Tower {
-        models: &["lfm2_vl"],
+        models: &["lfm2_vl", "lfm2-vl"],
         vision: &[],
         prefixes: &[("model.", ""), ("vision_tower.vision_model.", "vision_tower.")],
         pieces: &[],

@@ -158,11 +158,9 @@ pub(super) fn meaning(document: &Map<String, Json>, layers: u32) -> BTreeMap<Str
             let mut said = said.map_or(Json::Null, |said| of_all_layers(said, layers));
             if let Json::Object(parts) = &mut said {
                 // Each object that transformers saves has what every config has.
-                let any = transformers::defaults("PreTrainedConfig");
-                let is_of_any = |part: &str| any.iter().any(|(key, _)| *key == part);
-                let is_own = |part: &str| {
-                    !(is_of_any(part) || part == "model_type" || INERT.contains(&part))
-                };
+                let any = transformers::class("PreTrainedConfig");
+                let is_of_any = |part: &str| any.is_some_and(|class| class.has(part));
+                let is_own = |part: &str| !is_of_any(part) && !INERT.contains(&part);
                 parts.retain(|part, value| is_own(part) && !value.is_null());
             }
             out.insert(key.clone(), said);

@@ -744,6 +744,13 @@ mod tests {
         // Tensors have these widths, and the length of a chunk is that of a sum's parts.
         let mamba = json!({"model_type": "mamba2", "chunk_size": 16, "time_step_rank": 4});
         assert_eq!(losses(mamba, json!({"model_type": "mamba2", "intermediate_size": 8})), "");
+        // Each object that transformers saves has what every config has.
+        let within = json!({"ffn_act_fn": {"name": "silu"}, "chunk_size_feed_forward": 0,
+            "id2label": {"0": "LABEL_0"}, "model_type": "", "_name_or_path": ""});
+        let dbrx = json!({"model_type": "dbrx", "ffn_config": within});
+        let silu = json!({"model_type": "dbrx", "ffn_config": {"ffn_act_fn": {"name": "silu"}}});
+        assert_eq!(losses(dbrx.clone(), silu), "");
+        assert!(losses(dbrx, json!({"model_type": "dbrx"})).contains("ffn_act_fn (name silu)"));
         // Greedy choice is among all experts.
         let groups = |method: &str| {
             json!({

@@ -647,6 +647,12 @@ fn lfm2_vl_counts_the_layers_up_to_the_one_that_is_used() {
     let source = model(&config, vision);
     let (_folder, written, _) = projector(source.path(), options).expect("a projector");
     insta::assert_snapshot!(contents(&written));
+    // Older files of the model have this name.
+    config["model_type"] = json!("lfm2-vl");
+    let options = ConvertOptions::new(&GGUF).dtype(DType::F16);
+    let source = model(&config, vision);
+    let (_folder, older, _) = projector(source.path(), options).expect("a projector");
+    assert_eq!(contents(&older), contents(&written));
     // The layers that are not used are in the file, and are not counted.
     let second = "model.vision_tower.vision_model.encoder.layers.1.mlp.fc1.bias";
     let both = [vision, &[(second, &[8])]].concat();
