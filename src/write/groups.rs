@@ -442,14 +442,14 @@ impl GroupQuantization {
     }
 }
 
-fn zeroed(len: usize) -> Result<Vec<u8>> {
+pub(super) fn zeroed(len: usize) -> Result<Vec<u8>> {
     let mut bytes = try_vec(len)?;
     bytes.resize(len, 0);
     Ok(bytes)
 }
 
 /// Rounds little-endian floats of `F32` or `F16` to `BF16`.
-fn round(from: &[u8], dtype: DType, to: &mut [u8]) {
+pub(super) fn round(from: &[u8], dtype: DType, to: &mut [u8]) {
     let width = if dtype == DType::F32 { 4 } else { 2 };
     for (from, to) in from.chunks_exact(width).zip(to.chunks_exact_mut(2)) {
         let half = || from.try_into().map(u16::from_le_bytes).unwrap_or_default();
@@ -462,7 +462,7 @@ fn round(from: &[u8], dtype: DType, to: &mut [u8]) {
 }
 
 /// Splits a buffer into three parts, one after another.
-fn parts_of(out: &mut [u8], [weight, scale, bias]: PartSizes) -> Result<GroupParts<'_>> {
+pub(super) fn parts_of(out: &mut [u8], [weight, scale, bias]: PartSizes) -> Result<GroupParts<'_>> {
     let short = || Error::mismatch("the buffer of a piece is too small for its parts");
     let (weight, rest) = out.split_at_mut_checked(weight).ok_or_else(short)?;
     let (scale, rest) = rest.split_at_mut_checked(scale).ok_or_else(short)?;
@@ -471,7 +471,7 @@ fn parts_of(out: &mut [u8], [weight, scale, bias]: PartSizes) -> Result<GroupPar
 }
 
 /// The arrays of a tensor in a dtype with groups or blocks.
-fn grouped_parts(
+pub(super) fn grouped_parts(
     shape: &[u64],
     dtype: DType,
     group: Option<usize>,

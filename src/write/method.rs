@@ -1,5 +1,6 @@
 //! Chooses how a tensor is written into a container.
 
+use super::grid::GridRepack;
 use super::{GroupQuantization, Method, Output, Producer, TensorRepack};
 use crate::arch::config_json::stated_float;
 use crate::container::writer::Writer;
@@ -13,6 +14,9 @@ use crate::store::Part;
 
 /// The floats in which checkpoints have their tensors.
 pub(crate) const PLAIN_FLOATS: [DType; 3] = [DType::BF16, DType::F16, DType::F32];
+
+/// The reason why a repacked tensor has other values.
+const ROUNDED_SCALES: &str = "its scales are rounded to BF16";
 
 /// The caller's requirements on dtypes, beyond what the container can hold.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,6 +40,12 @@ impl Precision {
     /// Whether no dtype is asked for.
     pub(crate) fn is_as_stored(self) -> bool {
         self.dtype.is_none() && !self.decodes
+    }
+
+    /// Whether the scales of repacked tensors are rounded to the dtype of the model's other floats. Infinities are
+    /// avoided: those that do not fit F16 keep the dtype that holds them.
+    fn rounds_scales(self) -> bool {
+        self.floats == Some(DType::BF16) && !self.lossless
     }
 
     /// The dtype that is asked for, if it is a plain float.
@@ -127,7 +137,23 @@ pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Re
             return Ok(output.with_reason(Some(why)));
         }
     }
-    requantized(view, writer, precision, why)
+    let exact = in_exact_groups(view, writer, precision)?;
+    exact.map_or_else(|| requantized(view, writer, precision, why), Ok)
+}
+
+/// A tensor whose values lie on grids, as those of codes with zero points do, in groups that hold them. `None` for other
+/// values, and for a container whose config states no sizes of groups.
+fn in_exact_groups(view: &Tensor, writer: &Writer, precision: Precision) -> Result<Option<Output>> {
+    if !writer.quantization_in_config || !(writer.repacks_to)(DType::MLX_AFFINE4) {
+        return Ok(None);
+    }
+    let Some(repacking) = GridRepack::exact(view)? else { return Ok(None) };
+    if !precision.rounds_scales() {
+        return Ok(Some(Output::new(Producer::Gridded(repacking), Method::Repacked)));
+    }
+    let producer = Producer::Gridded(repacking.with_bf16_scales());
+    let why = Some(ROUNDED_SCALES.to_owned());
+    Ok(Some(Output::new(producer, Method::Rounded).with_reason(why)))
 }
 
 /// Whether a divisor of compressed-tensors belongs to the tensor.
@@ -196,10 +222,9 @@ fn is_fp8(view: &Tensor) -> bool {
 
 /// A repacked tensor, with its scales in the dtype of the model's other floats.
 fn repacked(repacking: TensorRepack, precision: Precision) -> Output {
-    // Infinities are avoided: scales that do not fit F16 keep the dtype that holds them.
-    let rounds = precision.floats == Some(DType::BF16) && !precision.lossless;
+    let rounds = precision.rounds_scales();
     let repacking = if rounds { repacking.with_bf16_scales() } else { repacking };
-    let why = repacking.is_rounded().then(|| "its scales are rounded to BF16".to_owned());
+    let why = repacking.is_rounded().then(|| ROUNDED_SCALES.to_owned());
     let method = if why.is_some() { Method::Rounded } else { Method::Repacked };
     Output::new(Producer::Repacked(repacking), method).with_reason(why)
 }

@@ -14,6 +14,7 @@ mod blobs;
 mod builder;
 mod directory;
 mod finite;
+mod grid;
 mod groups;
 mod loss;
 mod method;

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::finite::QuantizedRows;
+use super::grid::GridRepack;
 use super::groups::{GroupQuantization, PartSizes, TensorRepack, is_quantized};
 use super::{Loss, WriteOptions};
 use crate::bytes::{AlignedBuffer, AlignedBytes, Scratch, Source};
@@ -26,6 +27,8 @@ pub(crate) enum Producer {
     Encoded { view: Tensor, dtype: DType, importance: Option<Arc<[f32]>> },
     /// Its codes, repacked.
     Repacked(TensorRepack),
+    /// Its values, in groups that hold them exactly.
+    Gridded(GridRepack),
     /// Its values, quantized in groups.
     Grouped(GroupQuantization),
     /// Computed bytes.
@@ -98,6 +101,7 @@ impl Producer {
                 }])
             }
             Self::Repacked(repacking) => repacking.parts(),
+            Self::Gridded(repacking) => repacking.parts(),
             Self::Grouped(quantizing) => quantizing.parts(),
             Self::Bytes { bytes, dtype, shape } => {
                 let (dtype, shape, bytes) = (*dtype, shape.clone(), bytes.len() as u64);
@@ -118,6 +122,7 @@ impl Producer {
             | Self::Encoded { view, .. }
             | Self::Grouped(GroupQuantization { view, .. }) => Some(view),
             Self::Repacked(repacking) => Some(repacking.view()),
+            Self::Gridded(repacking) => Some(repacking.view()),
             Self::Bytes { .. } | Self::File(_) => None,
         }
     }
@@ -143,6 +148,7 @@ impl Producer {
             | Self::Grouped(GroupQuantization { dtype, .. })
             | Self::Bytes { dtype, .. } => Ok(*dtype),
             Self::Repacked(repacking) => Ok(repacking.dtype()),
+            Self::Gridded(repacking) => Ok(repacking.dtype()),
             Self::File(_) => Ok(DType::U8),
         }
     }
@@ -152,6 +158,7 @@ impl Producer {
         match self {
             Self::Packed(view) => view.group_size(),
             Self::Repacked(repacking) => repacking.group_size(),
+            Self::Gridded(repacking) => Some(repacking.group_size()),
             Self::Grouped(quantizing) => Some(quantizing.group_size),
             Self::Encoded { .. } | Self::Bytes { .. } | Self::File(_) => None,
         }
@@ -189,13 +196,11 @@ impl Producer {
                 return Ok(pieces);
             }
             Self::Grouped(quantizing) => {
-                let (rows, row) = quantizing.view.gathered_shape();
-                let step = match quantizing.view.rows_at_once() {
-                    Some(together) => together,
-                    None => memory.checked_div(row.saturating_mul(4)).unwrap_or(0).max(1),
-                };
-                let end = |first: u64| rows.min(first.saturating_add(step));
-                return in_rows(rows, places, end, |rows| quantizing.sizes(rows));
+                let sizes = |rows| quantizing.sizes(rows);
+                return in_values(&quantizing.view, places, memory, sizes);
+            }
+            Self::Gridded(repacking) => {
+                return in_values(repacking.view(), places, memory, |rows| repacking.sizes(rows));
             }
             Self::Bytes { bytes, .. } => {
                 let to = one(start..start + bytes.len() as u64);
@@ -269,6 +274,9 @@ impl Producer {
             (Self::Grouped(quantizing), PieceTask::Rows(rows)) => {
                 let checks = !bench.allow_nonfinite;
                 quantizing.fill(rows.clone(), out, checks, &mut bench.scratch)
+            }
+            (Self::Gridded(repacking), PieceTask::Rows(rows)) => {
+                repacking.fill(rows.clone(), out, &mut bench.scratch)
             }
             (Self::File(source), PieceTask::Copy(from)) => {
                 source.read_at(from.start, out)?;
@@ -346,6 +354,21 @@ fn in_rows(
         first = next;
     }
     Ok(pieces)
+}
+
+/// Cuts rows whose values are decoded, and whose parts are produced together, into pieces.
+fn in_values(
+    view: &Tensor,
+    places: &[u64],
+    memory: u64,
+    sizes: impl Fn(Range<u64>) -> Result<PartSizes>,
+) -> Result<Vec<OutputPiece>> {
+    let (rows, row) = view.gathered_shape();
+    let step = match view.rows_at_once() {
+        Some(together) => together,
+        None => memory.checked_div(row.saturating_mul(4)).unwrap_or(0).max(1),
+    };
+    in_rows(rows, places, |first: u64| rows.min(first.saturating_add(step)), sizes)
 }
 
 /// Cuts rows to be quantized into pieces.

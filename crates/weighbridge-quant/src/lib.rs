@@ -71,11 +71,11 @@ pub(crate) use ggml::encode;
 pub(crate) use ggml::*;
 pub use ggml::{Codebook, codebook_words};
 pub use inputs::Inputs;
-pub use mlx::GroupQuantizer;
 pub(crate) use mlx::{
     AFFINE1, AFFINE2, AFFINE3, AFFINE4, AFFINE5, AFFINE6, AFFINE8, MXFP4 as MLX_MXFP4,
     MXFP8 as MLX_MXFP8, NVFP4 as MLX_NVFP4,
 };
+pub use mlx::{GroupQuantizer, largest_grid_code, pack_grids};
 pub(crate) use mlx::{
     TO_AFFINE1, TO_AFFINE2, TO_AFFINE3, TO_AFFINE4, TO_AFFINE5, TO_AFFINE6, TO_AFFINE8, TO_MXFP4,
     TO_MXFP8, TO_NVFP4,

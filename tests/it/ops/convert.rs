@@ -524,12 +524,16 @@ fn wide_numbers_are_not_called_exact() {
     assert!(error.to_string().contains("F32 does not hold every value of F64"), "{error}");
 }
 
-/// Symmetric codes of compressed-tensors are those of MLX's groups; with zero points they are not.
+/// Codes of checkpoints, symmetric or with zero points, are held exactly by MLX's groups, unless the groups are of columns
+/// that are not neighbours.
 #[test]
 fn codes_of_checkpoints_in_groups() {
     for (name, how) in [
         ("ct-pack-int4-sym-g128", Method::Repacked),
-        ("ct-pack-int4-asym-g128", Method::Requantized),
+        ("ct-pack-int4-asym-g128", Method::Repacked),
+        ("gptq-4bit-g128-asym", Method::Repacked),
+        ("awq-gemm-4bit-g128", Method::Repacked),
+        ("torchao-int4-unpacked", Method::Repacked),
         ("gptq-4bit-g128-actorder", Method::Requantized),
         // mlx-lm knows no global scale.
         ("modelopt-nvfp4", Method::Requantized),
@@ -541,7 +545,7 @@ fn codes_of_checkpoints_in_groups() {
         let quantized = |fate: &&PlannedTensor| fate.dtype.is_quantized();
         let ways: Vec<Method> =
             plan.tensors.iter().filter(quantized).map(|fate| fate.method).collect();
-        assert_eq!(ways, vec![how; 3], "{name}");
+        assert!(ways.len() >= 3 && ways.iter().all(|way| *way == how), "{name}: {ways:?}");
         let folder = tempfile::tempdir().expect("a temporary folder");
         let target = folder.path().join("model");
         // These files are parts of models.

@@ -7,6 +7,7 @@
 
 mod affine;
 mod floating;
+mod grid;
 mod quantize;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use super::element::Element;
 use super::float::{self, E2M1, E4M3, Float, e8m0};
 use super::simd::{Portable, Simd};
 use super::{Codec, Global, Packed};
+pub use grid::{largest_grid_code, pack_grids};
 pub use quantize::GroupQuantizer;
 
 pub(crate) static AFFINE1: Codec =
