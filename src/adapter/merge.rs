@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::Range;
 
+use super::mlx;
 use super::tokenizer::with_tokenizer;
 use super::{Adapter, Layout, LowRankPair, TokenRows, WholeTensor};
 use crate::arch::{
@@ -167,6 +168,7 @@ impl Adapter {
         check_factor(self, factor)?;
         let (path, mut notes) = (Text::from_path(self.path()), model.merged().to_vec());
         notes.extend(self.unread());
+        notes.extend(mlx::note(self).map(|note| format!("{path}: {note}")));
         let bases = self.other_bases(model)?;
         if !bases.is_empty() {
             notes.push(format!("{path}: {BASE}"));

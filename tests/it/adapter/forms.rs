@@ -129,6 +129,28 @@ fn adapters_of_mlx_lm() {
     assert_eq!(error.expect_err("no scale").key(), Some("lora_parameters.scale"));
 }
 
+/// Those of mlx-vlm have other names, and alpha divided by the rank.
+#[test]
+fn adapters_of_mlx_vlm() {
+    let (a, b) = (numbers(1, 64), numbers(2, 64));
+    let own = values(&base(), &format!("{Q}.weight"));
+    let expected = changed(&own, &transposed(&a, 2), &transposed(&b, 32), (32, 2, 1.5));
+    let (name_a, name_b) = (format!("{Q}.A"), format!("{Q}.B"));
+    let pair = [(&*name_a, &[32u64, 2][..], a), (&*name_b, &[2, 32], b)];
+    let config = json!({"rank": 2, "alpha": 3, "dropout": 0.0, "model_path": "base"});
+    let folder = adapter("adapters.safetensors", &pair, &config);
+    let opened = Adapter::open(folder.path()).expect("an adapter");
+    assert_eq!((opened.format(), opened.base_model()), ("mlx", Some("base")));
+    assert_eq!(opened.summary(), "rank 2, alpha 3, 1 matrix: q_proj");
+    let model = merged(folder.path()).expect("merged");
+    close(&values(&model, &format!("{Q}.weight")), &expected);
+    let plan = ops::convert(&model, &ConvertOptions::new(&SAFETENSORS)).expect("a plan");
+    let told = plan.notes.iter().filter(|note| note.contains("earlier versions"));
+    assert_eq!(told.count(), 1, "{:?}", plan.notes);
+    let zero = adapter("adapters.safetensors", &pair, &json!({"rank": 0, "alpha": 3}));
+    assert_eq!(Adapter::open(zero.path()).expect_err("a rank").key(), Some("rank"));
+}
+
 /// An embedding has `[tokens, rank]` and `[rank, width]`.
 #[test]
 fn embeddings_in_adapters_of_mlx_lm() {
