@@ -10,7 +10,7 @@ use super::{Adapter, LORA, Layout, LowRankPair, WholeTensor};
 use crate::arch::Dialect;
 use crate::bytes::Text;
 use crate::error::{Error, Result};
-use crate::json::{Json, Map};
+use crate::json::Json;
 use crate::model::Model;
 
 const CONFIG: &str = "adapter_config.json";

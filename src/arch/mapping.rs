@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::transform::Transform;
+use super::transform::{Axes, Transform};
+use crate::store::Store;
 
 /// A canonical tensor and the stored tensors that hold it.
 #[derive(Clone, Debug)]
@@ -29,4 +30,30 @@ pub(super) fn next_layers(mapped: &[Mapping]) -> BTreeSet<u32> {
     };
     let layers: BTreeSet<u32> = mapped.iter().filter_map(next).collect();
     if layers.contains(&0) { BTreeSet::new() } else { layers }
+}
+
+/// Decides how matrices of experts are stored whose own shapes do not say it, since they are square: as the others, which are
+/// not. A model has all of them in one layout.
+pub(super) fn settle_square_matrices(mapped: &mut [Mapping], store: &Store) {
+    let matrix = |mapping: &Mapping| {
+        let axes = mapping.transform.axes;
+        let by_width = matches!(axes, Axes::WidthLast | Axes::WidthFirst);
+        let tensor = by_width.then(|| store.tensor(mapping.stored.first()?).ok()).flatten()?;
+        tensor.shape().last_chunk::<2>().map(|sides| (axes, *sides))
+    };
+    let square = |mapping: &Mapping| matrix(mapping).filter(|(_, [a, b])| a == b);
+    let Some((_, [width, _])) = mapped.iter().find_map(square) else { return };
+    let is_swapped = |mapping: &Mapping| match matrix(mapping) {
+        Some((Axes::WidthLast, [first, last])) => first == width && last != width,
+        Some((_, [first, last])) => last == width && first != width,
+        None => false,
+    };
+    if !mapped.iter().any(is_swapped) {
+        return;
+    }
+    for mapping in mapped {
+        if square(mapping).is_some() {
+            mapping.transform.axes = Axes::Transposed;
+        }
+    }
 }

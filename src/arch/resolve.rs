@@ -13,7 +13,7 @@ use super::config::{
 use super::experts::{Experts, add_experts};
 use super::family::{self, architectures};
 use super::kept::{self, Kept};
-use super::mapping::Mapping;
+use super::mapping::{Mapping, settle_square_matrices};
 use super::missing::{LayerNames, missing, stack};
 use super::resolution::{Auxiliary, Resolution};
 use super::rule::{self, NameRule, StoredForm};
@@ -315,11 +315,11 @@ pub(super) fn resolve(store: &Store) -> Result<Resolution> {
     add_experts(experts, &mut resolution).map_err(|error| error.in_file(store.path()))?;
     keep_once(&mut resolution, &ranks).map_err(|error| error.in_file(store.path()))?;
     architecture.conditional_names.iter().for_each(|row| row.apply(&mut resolution.mapped));
-    let promised = promised.unwrap_or_default();
+    settle_square_matrices(&mut resolution.mapped, store);
     // Arrays of a scheme that is not supported may stand for any tensor.
     if store.check_known().is_ok() {
-        resolution.missing =
-            missing(architecture, &required, &resolution.mapped, (&layers, promised));
+        let stated = (&layers, promised.unwrap_or_default());
+        resolution.missing = missing(architecture, &required, &resolution.mapped, stated);
     }
     Ok(resolution)
 }

@@ -1,5 +1,6 @@
 //! Special tokens, chat templates, and whether a text starts or ends with a special token.
 
+use super::kinds::{TokenKind, TokenizerKind};
 use super::template::ChatTemplate;
 use super::tokens::{Tokenizer, Tokens};
 use crate::arch::{ConfigValue, Field, FieldSource};
@@ -31,6 +32,10 @@ const GGUF: [(&str, &str); 17] = [
     ("fim_separator", "fim_sep_token_id"),
     ("fim_prefix", "prefix_token_id"),
 ];
+
+/// The tokens around a text that llama.cpp assumes where a file with SentencePiece's tokens has no key for them
+/// (src/llama-vocab.cpp).
+const ASSUMED: [(&str, u32); 2] = [("bos", 1), ("eos", 2)];
 
 /// The GGUF key of a special token, given by its purpose: `eos` is `tokenizer.ggml.eos_token_id`.
 pub fn special_token_key(purpose: &str) -> Option<String> {
@@ -108,6 +113,18 @@ fn of_metadata(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
             tokenizer
                 .special
                 .push((name.to_owned(), Field { value: id, source: FieldSource::key(key) }));
+        }
+    }
+    if tokenizer.kind.value == TokenizerKind::SentencePiece {
+        let source = FieldSource::from("llama.cpp's numbers for files without the key");
+        for (name, id) in ASSUMED {
+            let token = tokenizer.tokens().nth(id as usize);
+            let fits =
+                token.is_some_and(|own| own.kind.is_none_or(|kind| kind == TokenKind::Control));
+            if fits && tokenizer.special(name).is_none() {
+                let field = Field { value: id, source: source.clone() };
+                tokenizer.special.push((name.to_owned(), field));
+            }
         }
     }
     let flag = |key: &'static str| match metadata.get(key) {

@@ -192,7 +192,10 @@ fn joined(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
     // `merge MODEL DST --lora ADAPTER` too.
     let has_adapter = is_adapter(nth(1)) || places.len() == 3 && is_adapter(nth(2));
     let is_one = is_set(words, places) || is_set(words, shards) || has_adapter;
-    let are_models = || is_model(nth(0)) && is_model(nth(1)) && nth(0) != nth(1);
+    // Shards of one model are joined, and the file that is there is the result of an earlier try.
+    let are_models = || {
+        is_model(nth(0)) && is_model(nth(1)) && nth(0) != nth(1) && !nth(0).contains("-00001-of-")
+    };
     Some(match places.len() {
         0 => return None,
         1 | 2 if is_adapter(nth(0)) && !has(words, &["-h", "--help"]) => (

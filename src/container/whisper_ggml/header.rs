@@ -213,6 +213,27 @@ fn form(head: &[u8], len: u64) -> Result<&'static HeaderFormat> {
     .advise(OLD_GGML))
 }
 
+/// What the version of the quantized types is multiplied by in a file's type (`GGML_QNT_VERSION_FACTOR` of ggml).
+const VERSION: u32 = 1000;
+
+/// Checks that quantized blocks have today's layout: ggml changed all of them on 2023-05-12 (version 1), and those of 4 and 8
+/// bits again on 2023-05-19 (version 2).
+fn check_version(file_type: u32) -> Result<()> {
+    const PLAIN: u32 = 2;
+    const OF_5_BITS: [u32; 2] = [8, 9];
+    let (kind, version) = (file_type % VERSION, file_type / VERSION);
+    let needed = if OF_5_BITS.contains(&kind) { 1 } else { 2 };
+    if kind < PLAIN || version >= needed {
+        return Ok(());
+    }
+    let fault = format!(
+        "ftype {file_type}: quantized blocks of version {version}, but ggml has read only version {needed} or later since \
+         May 2023"
+    );
+    let advice = "fetch a newer file of the model, or quantize its F16 file again";
+    Err(Error::unsupported(fault).advise(advice))
+}
+
 fn check_keys(count: u64, limits: &Limits) -> Result<()> {
     let allowed = limits.metadata_items;
     if count > allowed {
@@ -262,9 +283,8 @@ impl WhisperParser<'_> {
                 self.there(format!("{prefix}.{name}"), place, ItemKind::Gguf(ValueType::I32));
             }
             FileType => {
-                // `GGML_QNT_VERSION_FACTOR`
-                const VERSION: u32 = 1000;
-                let (number, _) = self.number("ftype")?;
+                let (number, place) = self.number("ftype")?;
+                check_version(number).map_err(|error| error.at(place.start.into()))?;
                 let made = |number: u32| number.to_le_bytes().to_vec();
                 let kind = ItemKind::Gguf(ValueType::U32);
                 self.derived(&format!("{prefix}.ftype"), made(number % VERSION), kind);

@@ -2,6 +2,7 @@
 //! although the model needs it. `xtask/oracles/strict.py` asks both with damaged models.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::config::flags::{TensorFlag, tensor_flags};
@@ -13,10 +14,28 @@ use crate::json::{Json, Map};
 use crate::model::Model;
 use crate::ollama::runner;
 use crate::ops::dialect::split_experts;
-use crate::store::Store;
+use crate::store::{Encoding, Store};
 
 /// Names of kinds in older files.
 const OLDER_ROPES: &[&str] = &["su", "mrope"];
+
+/// The fault of a directory whose weights transformers and mlx-lm do not look for: no index lists them, and no name begins
+/// with `model`.
+fn unopened(store: &Store) -> Option<String> {
+    const INDEX: &str = "model.safetensors.index.json";
+    let name = |file: &Path| Some(file.file_name()?.to_string_lossy().into_owned());
+    let mut names = store.files().filter_map(name);
+    let (first, has_index) = (names.next()?, store.path().join(INDEX).exists());
+    let others = store.is_directory() && !has_index && store.encoding() == Encoding::Safetensors;
+    // The files of a plan have no names yet.
+    let is_unknown = |name: &str| name.ends_with(".safetensors") && !name.starts_with("model");
+    (others && is_unknown(&first) && names.all(|name| is_unknown(&name))).then(|| {
+        format!(
+            "{first} is not opened by transformers, which looks for model.safetensors or the files of {INDEX}, nor by \
+             mlx-lm, which looks for model*.safetensors"
+        )
+    })
+}
 
 /// Faults of a directory's `config.json` and tensors, one sentence each.
 pub(super) fn faults(store: &Store, resolution: &Resolution, config: &ModelConfig) -> Vec<String> {
@@ -26,6 +45,7 @@ pub(super) fn faults(store: &Store, resolution: &Resolution, config: &ModelConfi
     let inner = TEXT_CONFIGS.iter().find_map(|name| root.get(name)?.as_object());
     let text = inner.unwrap_or(root);
     let mut faults = Vec::new();
+    faults.extend(unopened(store));
     if store.container() == OLLAMA.name {
         faults.extend(runner::fault(root));
     }

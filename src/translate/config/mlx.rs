@@ -85,12 +85,25 @@ pub(crate) fn state_for_mlx_lm(
     if let Some(fault) = mlx_lm::faults(refuses, text).first() {
         return Err(model.inexpressible_in_mlx_lm(fault));
     }
-    let outer = config.get("model_type").and_then(Json::as_str);
-    let own = outer.into_iter().chain([model_type.as_str()]);
-    let variant = own.flat_map(|name| family::variants().find(|row| row.hf.contains(&name))).next();
-    match variant.and_then(|variant| variant.mlx_config) {
-        Some(rule) => rule(&model, config),
-        None => Ok(()),
+    by_family(&model, config, inner.copied().unwrap_or_default(), &model_type)
+}
+
+/// Applies the rules of the model's family: to the whole config if it is of a `model_type` of the family, otherwise to the
+/// language model's, at the key `inner`.
+fn by_family(
+    model: &SourceModel<'_>,
+    config: &mut Map<String, Json>,
+    inner: &str,
+    model_type: &str,
+) -> Result<()> {
+    let variant = |name: &str| family::variants().find(|row| row.hf.contains(&name));
+    let outer = config.get("model_type").and_then(Json::as_str).and_then(variant);
+    let Some(rule) = outer.or_else(|| variant(model_type)).and_then(|row| row.mlx_config) else {
+        return Ok(());
+    };
+    match config.get_mut(inner) {
+        Some(Json::Object(text)) if outer.is_none() => rule(model, text),
+        _ => rule(model, config),
     }
 }
 

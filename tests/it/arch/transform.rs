@@ -235,3 +235,34 @@ fn values_that_are_computed_are_loaded_as_numbers() {
     assert_eq!((loaded.dtype, loaded.computed), (DType::F32, Some(why)));
     assert_eq!(loaded.contents(&Cpu, Part::Weight), Some(&f32s(&values)[..]));
 }
+
+/// Fused experts of published files are `[inputs, outputs]`. Where one of the two matrices is square, the other says it.
+#[test]
+fn square_experts_are_stored_as_the_others() {
+    let config = |width: u64| {
+        serde_json::json!({"model_type": "qwen3_vl_moe_text", "hidden_size": 2, "moe_intermediate_size": width,
+            "intermediate_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1, "head_dim": 2,
+            "num_experts": 1, "num_experts_per_tok": 1, "vocab_size": 2, "rms_norm_eps": 1e-6})
+    };
+    let values = |shape: &[u64]| -> Vec<f32> {
+        (0..shape.iter().product::<u64>()).map(|number| number as f32).collect()
+    };
+    let experts = "model.layers.0.mlp.experts";
+    for (width, both, part, name, expected) in [
+        (2, [[1, 2, 4], [1, 2, 2]], "down_proj", "down", [0.0, 2.0, 1.0, 3.0].as_slice()),
+        (2, [[1, 4, 2], [1, 2, 2]], "down_proj", "down", &[0.0, 1.0, 2.0, 3.0]),
+        (1, [[1, 2, 2], [1, 1, 2]], "gate_up_proj", "gate", &[0.0, 2.0]),
+        (1, [[1, 2, 2], [1, 2, 1]], "gate_up_proj", "gate", &[0.0, 1.0]),
+    ] {
+        let mut file = Safetensors::new();
+        for (name, shape) in ["gate_up_proj", "down_proj"].into_iter().zip(&both) {
+            file = file.tensor(&format!("{experts}.{name}"), "F32", shape, f32s(&values(shape)));
+        }
+        let config = config(width).to_string().into_bytes();
+        let folder = folder(&[("config.json", config), ("model.safetensors", file.build())]);
+        let model = Model::open(folder.path()).expect("a directory");
+        let matrix = model.tensor(&format!("layers.0.ffn.experts.{name}.weight"));
+        let found = matrix.and_then(|matrix| matrix.dequantize()).expect("values");
+        assert_eq!(found[..], *expected, "{part} of {both:?}");
+    }
+}

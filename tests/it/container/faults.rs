@@ -1209,6 +1209,14 @@ fn whisper_headers() {
     assert_snapshot!(whisper_with(4, -1), @"Malformed: file: n_vocab is -1 (at byte 4)");
     assert_snapshot!(whisper_with(36, -7), @"Malformed: file: n_text_layer is -7 (at byte 36)");
     assert_snapshot!(whisper_with(44, i32::MIN), @"Malformed: file: ftype is -2147483648 (at byte 44)");
+    assert_snapshot!(whisper_with(44, 2), @"
+    Unsupported: file: ftype 2: quantized blocks of version 0, but ggml has read only version 2 or later since May 2023 (at byte 44)
+    help: fetch a newer file of the model, or quantize its F16 file again
+    ");
+    assert_snapshot!(whisper_with(44, 1007), @"
+    Unsupported: file: ftype 1007: quantized blocks of version 1, but ggml has read only version 2 or later since May 2023 (at byte 44)
+    help: fetch a newer file of the model, or quantize its F16 file again
+    ");
     assert_snapshot!(whisper_with(48, 3), @r#"
     Unsupported: file: a file in the ggml format from before GGUF (magic "ggml"), but not one of whisper.cpp's: in those the number of mel bands, here 2, is that of the filters' rows, here 3 (at byte 40)
     help: convert it to GGUF with llama.cpp's convert_llama_ggml_to_gguf.py, or fetch a GGUF of the model

@@ -551,3 +551,17 @@ fn adapters_in_gguf() {
         "fault: tensor \"blk.0.attn_q.weight.lora_a\": the adapter lacks matrix B of blk.0.attn_q.weight"
     );
 }
+
+/// Weights under a name that neither transformers nor mlx-lm looks for.
+#[test]
+fn weights_that_no_index_lists_have_the_usual_name() {
+    let copy = copy_of(HF);
+    let [usual, other] =
+        ["model.safetensors", "weights-4bit.safetensors"].map(|name| copy.path().join(name));
+    assert_eq!(found(copy.path()), "");
+    std::fs::rename(usual, other).expect("renamed");
+    insta::assert_snapshot!(found(copy.path()), @r"
+    note: weights-4bit.safetensors is not opened by transformers, which looks for model.safetensors or the files of model.safetensors.index.json, nor by mlx-lm, which looks for model*.safetensors
+    strict: weights-4bit.safetensors is not opened by transformers, which looks for model.safetensors or the files of model.safetensors.index.json, nor by mlx-lm, which looks for model*.safetensors
+    ");
+}

@@ -580,3 +580,24 @@ fn numbers_beyond_64_bits() {
     let largest = store.tokenizer().expect("a number").expect("a tokenizer");
     assert_eq!(largest.kind.value.name(), u64::MAX.to_string());
 }
+
+/// llama.cpp takes tokens 1 and 2 around a text where a file with SentencePiece's tokens names none.
+#[test]
+fn tokens_around_a_text_that_no_key_names() {
+    let texts = ["<unk>", "<s>", "</s>", "a"];
+    let model = |name: &str, kinds: [i32; 4]| {
+        gguf(&[
+            ("tokenizer.ggml.model", Kv::text(name)),
+            ("tokenizer.ggml.tokens", Kv::texts(&texts)),
+            ("tokenizer.ggml.scores", Kv::Array(6, vec![Kv::F32(0.0); 4])),
+            ("tokenizer.ggml.token_type", Kv::Array(5, kinds.map(Kv::I32).to_vec())),
+        ])
+    };
+    let around = |model: &Model| {
+        let tokenizer = model.tokenizer().expect("read").expect("a tokenizer");
+        ["bos", "eos"].map(|name| tokenizer.special(name))
+    };
+    assert_eq!(around(&model("llama", [2, 3, 3, 1])), [Some(1), Some(2)]);
+    assert_eq!(around(&model("llama", [2, 3, 1, 1])), [Some(1), None]);
+    assert_eq!(around(&model("gpt2", [2, 3, 3, 1])), [None, None]);
+}

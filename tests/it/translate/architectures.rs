@@ -205,6 +205,34 @@ fn the_text_of_glm_4v_has_no_sections() {
     assert!(notes.contains("positions of images have three axes"), "{notes}");
 }
 
+/// mlx-vlm reads the width of LFM2's blocks in the config of the text, where transformers 5 states none.
+#[test]
+fn keys_for_mlx_are_those_of_the_text() {
+    let text = json!({
+        "model_type": "lfm2", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "vocab_size": 32,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 64, "norm_eps": 1e-5,
+        "layer_types": ["full_attention"], "conv_L_cache": 3,
+    });
+    let config = json!({"architectures": ["Lfm2VlForConditionalGeneration"], "model_type": "lfm2_vl", "text_config": text});
+    let files = with_shapes(
+        &config,
+        &[
+            ("model.language_model.embed_tokens.weight", &[32, 32]),
+            ("model.language_model.embedding_norm.weight", &[32]),
+        ],
+    );
+    let plan = ops::convert(&Model::open(files.path()).unwrap(), &ConvertOptions::new(&MLX));
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("model");
+    plan.unwrap().run(&target, &WriteOptions::new().allow_incomplete(true)).unwrap();
+    let written = std::fs::read(target.join("config.json")).unwrap();
+    let written: Value = serde_json::from_slice(&written).unwrap();
+    assert_eq!(
+        (&written["block_dim"], &written["text_config"]["block_dim"]),
+        (&Value::Null, &json!(32))
+    );
+}
+
 /// The text of GLM 4.5V is a GLM 4.5 for llama.cpp, with scores by sigmoids and half of each head turned.
 #[test]
 fn the_text_of_glm_4_5v_is_a_glm_4_5() {
