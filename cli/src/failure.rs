@@ -258,8 +258,18 @@ impl From<&Error> for Failure {
             key: error.key().map(str::to_owned),
             offset: error.offset(),
             advice: advice(error),
-            ..Self::new(kind.name(), kind.exit_status(), error.to_string())
+            ..Self::new(kind.name(), kind.exit_status(), message(error))
         }
+    }
+}
+
+/// The message of an error, with the name of a model in Ollama's store for the path of its manifest.
+fn message(error: &Error) -> String {
+    let said = error.to_string();
+    let named = error.path().and_then(|path| Some((path, ollama::name_of(path)?)));
+    match named {
+        Some((path, name)) => said.replacen(&Text::from_path(path).brief(), &name, 1),
+        None => said,
     }
 }
 

@@ -152,6 +152,11 @@ pub(crate) fn tower(stored: &str) -> Option<&'static str> {
     })
 }
 
+/// Whether a stored tensor belongs to a vision or audio model itself, not to its projector.
+pub(super) fn is_encoder(stored: &str) -> bool {
+    tower(stored).is_some_and(|reason| reason != PROJECTOR)
+}
+
 const ACTIVATIONS: &str = "a scale for activations, not for weights";
 const MARK: &str = "a mark of ComfyUI that weights have a scale";
 const CACHE: &str = "a scale for the cache of keys and values, not for weights";

@@ -1,8 +1,8 @@
-//! Globs for the tensors that no rule of a family recognizes.
+//! Globs for the tensors of a model that can be left out.
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::resolution::Resolution;
+use super::resolution::{Auxiliary, Resolution};
 
 /// A name with `*` in place of each component that is a number.
 fn numberless(name: &str) -> String {
@@ -16,31 +16,52 @@ fn starts(name: &str) -> impl Iterator<Item = &str> {
     name.match_indices('.').filter_map(|(at, _)| name.get(..at))
 }
 
-impl Resolution {
-    /// Globs that match all unknown tensors and no other: each is a whole name, or the shortest start that no other
-    /// tensor has, with `*` for numbers.
-    pub(crate) fn unknown_globs(&self) -> Vec<String> {
-        if let [only] = self.unknown.as_slice() {
-            return vec![only.clone()];
+/// Globs that match all of these names and none of `others`: each is a whole name, or the shortest start that no other
+/// name has, with `*` for numbers.
+fn covering<'n>(names: &[&'n String], others: impl Iterator<Item = &'n String>) -> Vec<String> {
+    if let [only] = names {
+        return vec![(*only).clone()];
+    }
+    let others: HashSet<String> = others.map(|name| numberless(name)).collect();
+    let taken: HashSet<&str> = others.iter().flat_map(|name| starts(name)).collect();
+    let glob = |name: &&String| {
+        let all = numberless(name);
+        let free = starts(&all).find(|start| !taken.contains(start) && *start != "*");
+        match free.map(|start| format!("{start}.*")) {
+            Some(glob) => glob,
+            None if others.contains(&all) => (*name).clone(),
+            None => all,
         }
-        let mapped = self.mapped.iter().flat_map(|mapping| &mapping.stored);
-        let known = mapped.chain(self.auxiliary.iter().map(|tensor| &tensor.stored));
-        let known: HashSet<String> = known.map(|name| numberless(name)).collect();
-        let taken: HashSet<&str> = known.iter().flat_map(|name| starts(name)).collect();
-        let globs: BTreeSet<String> = self
-            .unknown
-            .iter()
-            .map(|name| {
-                let all = numberless(name);
-                let free = starts(&all).find(|start| !taken.contains(start) && *start != "*");
-                match free.map(|start| format!("{start}.*")) {
-                    Some(glob) => glob,
-                    None if known.contains(&all) => name.clone(),
-                    None => all,
-                }
-            })
-            .collect();
-        globs.into_iter().collect()
+    };
+    names.iter().map(glob).collect::<BTreeSet<String>>().into_iter().collect()
+}
+
+impl Resolution {
+    /// Globs that match all unknown tensors and no other.
+    pub(crate) fn unknown_globs(&self) -> Vec<String> {
+        let known = self.auxiliary.iter().map(|tensor| &tensor.stored);
+        covering(&self.unknown.iter().collect::<Vec<_>>(), self.needed().chain(known))
+    }
+
+    /// Globs that match the tensors of vision and audio models and of their projectors, and no other.
+    #[must_use]
+    pub fn tower_globs(&self) -> Vec<String> {
+        let (towers, others): (Vec<&Auxiliary>, Vec<&Auxiliary>) =
+            self.auxiliary.iter().partition(|tensor| tensor.is_of_a_tower());
+        let others = others.into_iter().map(|tensor| &tensor.stored).chain(&self.unknown);
+        let towers: Vec<&String> = towers.into_iter().map(|tensor| &tensor.stored).collect();
+        covering(&towers, self.needed().chain(others))
+    }
+
+    /// Globs that match all tensors that can be left out, and no other.
+    pub(crate) fn optional_globs(&self) -> Vec<String> {
+        let known = self.auxiliary.iter().map(|tensor| &tensor.stored);
+        covering(&known.chain(&self.unknown).collect::<Vec<_>>(), self.needed())
+    }
+
+    /// The stored names of tensors with canonical names.
+    fn needed(&self) -> impl Iterator<Item = &String> {
+        self.mapped.iter().flat_map(|mapping| &mapping.stored)
     }
 }
 

@@ -171,6 +171,14 @@ impl Resolution {
             && !self.has_towers()
     }
 
+    /// Whether the caller left out the vision or audio model, so that no tensor of it remains but those of a projector.
+    pub(crate) fn is_without_encoder(&self) -> bool {
+        let is_encoder = |tensor: &Auxiliary| auxiliary::is_encoder(&tensor.stored);
+        let (left, kept): (Vec<&Auxiliary>, Vec<&Auxiliary>) =
+            self.auxiliary.iter().partition(|tensor| tensor.reason == auxiliary::LEFT_OUT);
+        left.into_iter().any(is_encoder) && !kept.into_iter().any(is_encoder)
+    }
+
     /// Leaves out the tensors without canonical names whose stored names `matches` accepts.
     ///
     /// # Errors
@@ -201,7 +209,12 @@ impl Resolution {
         let left_out = |stored| Auxiliary { stored, reason: auxiliary::LEFT_OUT };
         self.auxiliary.extend(left.map(left_out));
         if self.auxiliary.len() == before {
-            return Err(Error::not_found("no tensor has the name of one to leave out"));
+            let fault = "no tensor has the name of one to leave out";
+            let globs = self.optional_globs();
+            return Err(Error::not_found(fault).advise(match globs.is_empty() {
+                true => "every tensor of this model is needed".to_owned(),
+                false => format!("these can be left out: {}", globs.join(", ")),
+            }));
         }
         Ok(())
     }

@@ -313,6 +313,13 @@ impl ImportanceMatrix {
     }
 
     fn from_dat(source: &Source, limits: &Limits) -> Result<Self> {
+        let start = source.bytes(0..source.len().min(64))?;
+        let is_text =
+            |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace() || !byte.is_ascii();
+        if !start.is_empty() && start.iter().all(is_text) {
+            let advice = "llama-imatrix measures one over a text: `llama-imatrix -m MODEL -f TEXT -o FILE.gguf`";
+            return Err(Error::malformed("a text, not an importance matrix").advise(advice));
+        }
         let mut file = Dat { source, at: 0, limits };
         // The smallest entry: an empty name, its length, two numbers, a value.
         let count = file.count(1, source.len() / 16, "the number of entries")?;

@@ -4,6 +4,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use weighbridge::Model;
+use weighbridge::arch::Resolution;
 use weighbridge::bytes::Text;
 
 use super::foreign::{self, Meaning::Says};
@@ -40,12 +42,32 @@ pub(super) fn refused(name: &str, words: &[OsString], places: &[usize]) -> Resul
         "merge" => joined(words, places),
         "memory" => fitted(words, places),
         "pull" => pulled(words, places),
-        _ => written(name, words, places).or_else(|| shown(name, words, places)),
+        _ => tensor(name, words, places)
+            .or_else(|| written(name, words, places))
+            .or_else(|| shown(name, words, places)),
     });
     match fault {
         Some((fault, advice)) => Err(Failure::advised(fault, advice)),
         None => Ok(()),
     }
+}
+
+/// An advice with the options that leave out the vision and audio models of the first model among the words, for `{}`.
+pub(super) fn of_towers(advice: &str, words: &[OsString]) -> String {
+    if !advice.starts_with("{}") {
+        return advice.to_owned();
+    }
+    let known = words.iter().skip(1).filter_map(|word| word.to_str()).filter(|it| is_known(it));
+    let mut models = known.filter_map(|word| Model::open(word).ok());
+    let Some(model) = models.next() else {
+        return advice.replace("{}", "`--leave-out GLOB`");
+    };
+    let globs = model.resolution().map(Resolution::tower_globs).unwrap_or_default();
+    if globs.is_empty() {
+        return "leave it out: the model has no tensors of a vision or audio model".to_owned();
+    }
+    let options: Vec<String> = globs.iter().map(|glob| format!("--leave-out '{glob}'")).collect();
+    advice.replace("{}", &format!("`{}`", options.join(" ")))
 }
 
 /// The fault of a config with which another program merges an adapter: its values are arguments here.
@@ -114,6 +136,10 @@ fn written(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, 
         ("create", 2) if is_model(nth(0)) && !Path::new(nth(1)).exists() && !in_store(nth(1)) => (
             "the name of the new model comes first".to_owned(),
             format!("`weighbridge create {} {}`", nth(1), nth(0)),
+        ),
+        ("create", 2) if nth(0).ends_with(".gguf") && in_store(nth(1)) => (
+            format!("{} is the name of a file, not of a model in Ollama's store", nth(0)),
+            format!("`weighbridge convert {} {}` writes the file", nth(1), nth(0)),
         ),
         ("create", 1..) if value_of(words, &["-f"]).is_some_and(is_model) => {
             let model = value_of(words, &["-f"]).unwrap_or_default();
@@ -234,6 +260,24 @@ fn joined(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
     })
 }
 
+/// The fault of a tensor after the model of a verb for whole models, and what to type instead.
+fn tensor(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, String)> {
+    const WHOLE: [&str; 7] = ["convert", "hash", "memory", "quantize", "split", "verify", "view"];
+    let [model, tensor, ..] = places else { return None };
+    let (model, tensor) = (word_at(words, *model), word_at(words, *tensor));
+    let is_name = tensor.contains('.') && !tensor.contains('/') && !tensor.ends_with(".gguf");
+    let is_it = WHOLE.contains(&name) && is_name && is_known(model) && !is_known(tensor);
+    (is_it && has_tensor(model, tensor)).then(|| {
+        (
+            format!("{tensor} is a tensor, and `{name}` is for whole models"),
+            format!(
+                "`weighbridge inspect {model} {tensor}` shows it, `weighbridge dump {model} {tensor} -o FILE.npy` writes \
+                 its values, with `--as raw` its bytes"
+            ),
+        )
+    })
+}
+
 /// The fault of arguments of a verb that shows or runs a model, and what to type instead.
 fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, String)> {
     let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
@@ -275,18 +319,6 @@ fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, St
             (
                 format!("{} is no model", nth(1)),
                 format!("`weighbridge meta get {} {}` prints the value of a key", nth(0), nth(1)),
-            )
-        }
-        ("hash" | "memory" | "verify" | "view", 2..)
-            if !is_known(nth(1)) && has_tensor(nth(0), nth(1)) =>
-        {
-            (
-                format!("{} is a tensor, and `{name}` is for whole models", nth(1)),
-                format!(
-                    "`weighbridge inspect {0} {1}` shows it, `weighbridge dump {0} {1} --as raw` writes its bytes",
-                    nth(0),
-                    nth(1)
-                ),
             )
         }
         _ => return ran(name, words, places),

@@ -705,6 +705,9 @@ fn quantized(words: &mut Vec<OsString>, at: usize, places: &[usize]) {
 /// The options of `mlx_lm.convert -q` are one type here: `--q-bits 4 --q-group-size 32` is `--type mlx4,32`. They
 /// say nothing beside another container or type.
 pub(super) fn mlx_type(words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
+    if word_at(words, at) == "convert" && has(words, &["--mlx-path"]) && !has(words, &["--to"]) {
+        words.extend(["--to", "mlx"].map(OsString::from));
+    }
     let is_for_mlx = words.iter().zip(words.iter().skip(1)).any(|(a, b)| a == "--to" && b == "mlx");
     let (mut bits, mut group, mut mode) = (None, None, None);
     let (mut kept, mut place, mut is_asked) = (words[..=at].to_vec(), at + 1, false);
@@ -765,4 +768,13 @@ pub(super) fn mlx_type(words: &mut Vec<OsString>, at: usize) -> Result<(), Failu
     kept.extend(["--type".into(), name.into()]);
     *words = kept;
     Ok(())
+}
+
+/// The argument that sets a key. A chat template that is the name of a file is what the file holds.
+pub(super) fn setting(key: &str, value: &str) -> String {
+    let is_file = key.ends_with("chat_template=") && Path::new(value).is_file();
+    if is_file {
+        note(&format!("{value} is a file: the template is what it holds"));
+    }
+    format!("{key}{}{value}", if is_file { "@" } else { "" })
 }

@@ -107,7 +107,7 @@ pub(crate) fn unknown_option(
     let near = started.or_else(|| {
         spelling::nearest(word, names.iter().copied(), |name| spelling::distance(word, name))
     });
-    let near = near.filter(|_| !is_of_another(option));
+    let near = near.filter(|_| !is_of_another(option)).or_else(|| near_alias(&name, word));
     let own = verb_place(typed).map(|at| word_at(typed, at)).filter(|verb| help::is_verb(verb));
     let verb = match (name.as_str(), own) {
         ("", _) => "weighbridge",
@@ -115,8 +115,13 @@ pub(crate) fn unknown_option(
         (name, Some(own)) if !name.starts_with(own) => own,
         (name, _) => name,
     };
+    let key = || {
+        let set = format!("`weighbridge meta set FILE {}=VALUE`", word.replace('-', "_"));
+        (name == "meta set").then(|| format!("a key and its value are an argument: {set}"))
+    };
     let advice = match is_file()
         .or_else(|| near.map(|near| format!("did you mean --{near}?")))
+        .or_else(key)
         .or_else(|| elsewhere(&program, option, verb))
         .or_else(|| typed_type(command, word))
         .or_else(|| suited(command, word))
@@ -127,6 +132,17 @@ pub(crate) fn unknown_option(
         None => format!("`weighbridge help {verb}` lists its options"),
     };
     Some(Failure::advised(format!("`{verb}` has no option {option}"), advice))
+}
+
+/// The option of another program that means one of a verb here, and that a word is a slip of: `--outype`.
+fn near_alias(verb: &str, word: &str) -> Option<&'static str> {
+    let rows =
+        foreign::options().filter(|(of, _, meaning)| *of == verb && matches!(meaning, Is(_)));
+    let names = rows.flat_map(|(_, words, _)| words.split('|'));
+    let names =
+        names.filter_map(|name| name.strip_prefix("--")).filter(|name| !name.contains(['*', '=']));
+    spelling::nearest(word, names, |name| spelling::distance(word, name))
+        .filter(|_| !is_of_another(word))
 }
 
 /// The verb that is spelled like an option, or the verbs that have the option.

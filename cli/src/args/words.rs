@@ -8,7 +8,6 @@ use super::foreign::Meaning::{
     self, Ignored, Is, Moved, Near, Needless, Pair, Says, Setting, Value,
 };
 use super::foreign::{self, ANY};
-use super::help;
 use super::kinds::{
     has, has_tensor, in_store, is_address, is_container, is_known, is_place, is_type_name,
 };
@@ -17,6 +16,7 @@ use super::program::{Program, VALUED, has_option, is_option, is_spelled, verb_pl
 use super::slips;
 use super::values::{is_program, size};
 use super::verbs::{bare, dashed, is_script, row};
+use super::{faults, help};
 use crate::failure::{Failure, nearest_entry, note, print_note};
 
 /// The command line in the words of this program, or what to type instead.
@@ -299,7 +299,7 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
                 Some((verb, option)) => format!("`{verb}` has no option -{option} here"),
                 None => format!("no command is named `{name}`"),
             };
-            return Err(says(&fault, what));
+            return Err(says(&fault, &faults::of_towers(what, words)));
         }
         Value | Pair(_) | Setting(_) | Needless | Ignored(_) => return Ok(()),
     };
@@ -550,7 +550,7 @@ fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Resul
             Some(Is(here)) => vec![here],
             Some(Value) => Vec::new(),
             Some(Setting(key)) => {
-                words.splice(place..=end, [format!("{key}{given}").into()]);
+                words.splice(place..=end, [order::setting(key, given).into()]);
                 continue;
             }
             Some(Pair(here)) => {
@@ -567,7 +567,8 @@ fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Resul
                 continue;
             }
             Some(Says(what)) => {
-                return Err(says(&format!("`{verb}` has no option {option}"), what));
+                let what = faults::of_towers(what, words);
+                return Err(says(&format!("`{verb}` has no option {option}"), &what));
             }
             Some(Moved(_) | Near(..)) | None => {
                 place += 1;
@@ -575,9 +576,8 @@ fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Resul
             }
         };
         let here: Vec<OsString> = here.into_iter().chain(value).map(OsString::from).collect();
-        let count = here.len();
-        words.splice(place..=place, here);
-        place += count;
+        words.splice(place..=place, here.iter().cloned());
+        place += here.len();
     }
     Ok(())
 }
@@ -747,8 +747,7 @@ fn with_value(
 ) -> Option<Meaning> {
     let both = format!("{option}={value}");
     let is_it = |it: &str| !it.ends_with('=') && it.contains('=') && is_spelling(it, &both);
-    let found = rows(verb, option, has).find(|(spellings, _)| spellings.split('|').any(is_it));
-    found.map(|(_, meaning)| meaning)
+    rows(verb, option, has).find(|(it, _)| it.split('|').any(is_it)).map(|(_, meaning)| meaning)
 }
 
 /// The spelling and the meaning of an option in the table.

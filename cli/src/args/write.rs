@@ -11,7 +11,7 @@ use weighbridge::model::Mesh;
 use weighbridge::ollama::QuantType;
 use weighbridge::recipe::llama_cpp::{MetadataSetting, TensorType};
 use weighbridge::recipe::mlx_lm;
-use weighbridge::{DType, Model, WriteOptions};
+use weighbridge::{DType, ErrorKind, Model, WriteOptions};
 use wildmatch::WildMatch;
 
 use super::Open;
@@ -437,13 +437,27 @@ impl Source {
             self.leave_out.iter().map(|glob| WildMatch::new(glob)).collect();
         let model = match globs.is_empty() {
             true => model,
-            false => model.leave_out(|name| globs.iter().any(|glob| glob.matches(name)))?,
+            false => {
+                let left = model.leave_out(|name| globs.iter().any(|glob| glob.matches(name)));
+                left.map_err(|error| self.without_match(&model, error))?
+            }
         };
         if self.lora.is_empty() {
             return Ok(model);
         }
         let opened = self.lora.iter().map(|lora| Ok((Adapter::open(&lora.path)?, lora.scale)));
         Adapter::merged(&model, &opened.collect::<weighbridge::Result<Vec<_>>>()?)
+    }
+
+    /// The error of patterns that match no tensor, with the patterns.
+    fn without_match(&self, model: &Model, error: weighbridge::Error) -> weighbridge::Error {
+        if error.kind() != ErrorKind::NotFound {
+            return error;
+        }
+        let globs = self.leave_out.iter().map(|glob| format!("'{glob}'")).collect::<Vec<_>>();
+        let fault = format!("no tensor matches --leave-out {}", globs.join(" "));
+        let named = weighbridge::Error::new(ErrorKind::NotFound, fault).in_file(model.path());
+        named.advise(error.advice().unwrap_or_default().to_owned())
     }
 
     /// The files that are read besides the model.

@@ -33,9 +33,9 @@ pub(crate) fn run() -> Done {
     writeln!(out, "A sample model of {weights} weights, in three containers (file formats):\n")?;
     let columns = [
         left("CONTAINER"),
-        left("STORED NAME").end(13),
-        left("DTYPE"),
-        left("FIRST VALUES").end(12).optional(1),
+        left("STORED NAME").middle(13),
+        left("DTYPE").optional(1),
+        left("FIRST VALUES").optional(2),
     ];
     let mut table = Table::new(&columns);
     for model in [&gguf, &safetensors, &mlx] {
@@ -48,12 +48,12 @@ pub(crate) fn run() -> Done {
     let values = match (a.report().different.len(), b.report().different.len()) {
         (0, 0) => {
             format!(
-                "All {tensors} have equal values:\nboth conversions, to F32 and to MLX with 8 bits in groups of 32, are exact."
+                "All {tensors} have equal values: the conversions, to F32 and to MLX with 8 bits, are exact."
             )
         }
         (a, b) => format!("Of {tensors}, {a} differ in the second and {b} in the third."),
     };
-    writeln!(out, "\nWeighbridge calls this tensor {TENSOR} in all three. {values}")?;
+    writeln!(out, "\nWeighbridge calls this tensor {TENSOR} in all three.\n{values}")?;
     let file_type = FileType::from_name("Q4_K_M").ok_or_else(unknown_type)?;
     let plan = ops::quantize(&safetensors, &LlamaOptions::new(file_type), None, &at("small.gguf"))?;
     let small = written(&plan, &at("small.gguf"))?;
@@ -101,7 +101,7 @@ fn row(model: &Model) -> Result<[String; 4], Stop> {
     let tensor = model.tensor(TENSOR)?;
     let source = tensor.sources().next().map(|source| source.name().to_owned());
     let values = tensor.dequantize()?;
-    let values: Vec<String> = values.iter().take(3).map(|value| format!("{value:.4}")).collect();
+    let values: Vec<String> = values.iter().take(2).map(|value| format!("{value:.3}")).collect();
     let container = model.container().to_owned();
     Ok([container, source.unwrap_or_default(), tensor.dtype_label(), values.join(", ")])
 }

@@ -206,10 +206,14 @@ fn write_text(
     let left_out = across.len() > 1 || shown(rows.clone(), EDGE).len() > 1;
     let is_file = match args.output.as_deref() {
         Some(path) => path != Path::new("-"),
-        None => is_redirected(),
+        None => is_redirected() || std::io::stdout().is_terminal(),
     };
     if left_out && args.form.is_none() && is_file {
-        note("not every value is written: --all writes all as text, --as npy as an array of NumPy");
+        note(&format!(
+            "not every value is written: --all writes all as text, --as npy as an array of NumPy; `weighbridge inspect {} \
+             {name}` shows their distribution and outliers",
+            print::shown(&args.path)
+        ));
     }
     let cell = |value: f32| format!("{:>CELL$}", number(value));
     for (place, part) in shown(rows, EDGE).into_iter().enumerate() {

@@ -11,7 +11,7 @@ use super::Done;
 use super::logits::{encode, read_npy};
 use super::sampling::{Sampler, StopWords, Stored};
 use crate::args::run::Generate;
-use crate::print::{bytes, plural};
+use crate::print::{Flow, bytes, plural, stdout_columns};
 use crate::{Status, Stop, device, note};
 
 pub(crate) fn run(args: &Generate) -> Done {
@@ -43,6 +43,7 @@ pub(crate) fn run(args: &Generate) -> Done {
     let mut sampler = Sampler::new(args, &stored);
     let most = most(args, &stored, &model, tokens.len());
     let mut out = std::io::stdout().lock();
+    let mut flow = Flow::new(stdout_columns());
     let mut found = Vec::new();
     if tokens.is_empty() {
         return Err(Stop::Usage(
@@ -65,13 +66,16 @@ pub(crate) fn run(args: &Generate) -> Done {
         if let Some(text) = &mut text {
             let shown = stop.before(&text.push(token));
             if !args.print_ids {
-                out.write_all(shown.as_bytes())?;
+                out.write_all(flow.push(&shown).as_bytes())?;
                 out.flush()?;
             }
         }
     }
     match text.filter(|_| !args.print_ids) {
-        Some(text) => writeln!(out, "{}", stop.rest(&text.finish()))?,
+        Some(text) => {
+            let rest = flow.push(&stop.rest(&text.finish()));
+            writeln!(out, "{rest}{}", flow.flush())?;
+        }
         None => {
             let ids: Vec<String> = found.iter().map(u32::to_string).collect();
             writeln!(out, "{}", ids.join(","))?;

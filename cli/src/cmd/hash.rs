@@ -12,8 +12,8 @@ use crate::args::Hash;
 use crate::failure::Failure;
 use crate::json::{self, Versioned};
 use crate::newfile::NewFile;
-use crate::print::{self, Bar, Table, left, shown};
-use crate::{Status, Stop, complain, failure, remark};
+use crate::print::{self, Bar, shown};
+use crate::{Status, Stop, complain, failure, note, remark};
 
 pub(crate) fn run(args: &Hash) -> Done {
     if args.save.is_some() && args.paths.len() > 1 {
@@ -35,6 +35,13 @@ fn one(args: &Hash, path: &Path) -> Done {
     } else {
         let heading = (args.paths.len() > 1).then(|| model.path());
         write_text(&report, heading)?;
+        if path.is_file() && print::stdout_columns().is_some() {
+            let file = shown(path);
+            note(&format!(
+                "these are digests of tensors; `sha256sum {file}` prints that of the file, which `weighbridge verify \
+                 {file} --sha256 HEX` compares"
+            ));
+        }
     }
     status(&report)
 }
@@ -64,18 +71,15 @@ fn write_text(report: &HashReport, heading: Option<&Path>) -> Result<(), Stop> {
     if let Some(path) = heading {
         writeln!(out, "{}:", shown(path))?;
     }
-    let values = report.tensors.iter().any(|tensor| tensor.f32_sha256.is_some());
-    // A digest is there to be copied.
-    let digest = left("");
-    let columns = [digest, digest, left("").middle(24)];
-    let mut table = Table::plain(if values { &columns } else { &columns[1..] });
     for tensor in &report.tensors {
         let shown = |digest: &Option<String>| digest.clone().unwrap_or_else(|| "-".repeat(64));
         let values = tensor.f32_sha256.as_ref().map(shown);
-        let name = Text::new(&tensor.raw_name).spelling().into_owned();
-        table.row([shown(&tensor.raw_sha256)].into_iter().chain(values).chain([name]));
+        let digests = std::iter::once(shown(&tensor.raw_sha256)).chain(values);
+        let name = Text::new(&tensor.raw_name).spelling();
+        // Digests and names are there to be compared, so that none is cut.
+        let name = Text::new(name.as_bytes()).to_string();
+        out.row(&digests.chain([name]).collect::<Vec<_>>().join("  "))?;
     }
-    table.write(&mut out)?;
     out.flush()?;
     Ok(())
 }

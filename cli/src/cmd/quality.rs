@@ -405,8 +405,12 @@ fn write_table(models: &[ModelReport], out: &mut print::Screen<impl Write>) -> s
     ];
     // A single model is compared with none.
     let count = if models.len() > 1 { columns.len() } else { 4 };
-    let mut table = Table::new(columns.get(..count).unwrap_or(&columns));
-    for model in models {
+    // Of two models, lines below the table speak of A and B.
+    let has_letters = models.len() == 2;
+    let shown_columns =
+        has_letters.then_some(left("")).into_iter().chain(columns.into_iter().take(count));
+    let mut table = Table::new(&shown_columns.collect::<Vec<_>>());
+    for (letter, model) in ["A", "B"].iter().cycle().zip(models) {
         let divergence = model.divergence.as_ref();
         let of = |value: fn(&DivergenceReport) -> f64, format: &dyn Fn(f64) -> String| {
             divergence.map_or_else(String::new, |divergence| format(value(divergence)))
@@ -422,7 +426,8 @@ fn write_table(models: &[ModelReport], out: &mut print::Screen<impl Write>) -> s
             of(|d| d.same_top_1, &percent),
             of(|d| d.rms_probability_difference, &percent),
         ];
-        table.row(cells.into_iter().take(count));
+        let letter = has_letters.then(|| (*letter).to_owned());
+        table.row(letter.into_iter().chain(cells.into_iter().take(count)));
     }
     table.write(out)
 }
@@ -463,17 +468,17 @@ fn write_text(report: &Report) -> Result<(), Stop> {
     if divergence.max > 0.0 {
         writeln!(
             out,
-            "\nlargest divergences, with the text before and the tokens that A and B expect:"
+            "\nlargest divergences, with the text before, the next token, and those that A and B expect:"
         )?;
         for worst in &divergence.worst {
             let brief = |text: &str| Text::new(text.as_bytes()).brief();
             let [text, next, first, second] =
                 [&worst.text, &worst.next, &worst.first, &worst.second].map(|text| brief(text));
             let expected = match first == second {
-                true => format!("both expect {first:?}"),
-                false => format!("the first expects {first:?}, this one {second:?}"),
+                true => format!("both expect \"{first}\""),
+                false => format!("A expects \"{first}\", B \"{second}\""),
             };
-            let line = format!("{}  …{text} → {next:?}; {expected}", number(worst.divergence));
+            let line = format!("{}  …{text} → \"{next}\"; {expected}", number(worst.divergence));
             out.paragraph(&line, 10)?;
         }
     }

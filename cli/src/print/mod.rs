@@ -1,6 +1,7 @@
 //! Formats text reports: tables, sizes, counts.
 
 mod fields;
+mod flow;
 mod screen;
 mod table;
 
@@ -14,6 +15,7 @@ use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, P
 use weighbridge::Progress;
 
 pub(crate) use fields::{Amount, Fields, header};
+pub(crate) use flow::Flow;
 pub(crate) use screen::{
     Screen, help, paragraph, set_wide, stderr, stdout, stdout_columns, verbatim,
 };
@@ -109,11 +111,14 @@ pub(crate) fn plural(number: impl Display, noun: &str) -> String {
     format!("{} {noun}{ending}", number.parse().map_or(number, grouped))
 }
 
-/// The numbers of values that rounding made infinite or 0: `rounding made 1 value infinite and 2 values 0`.
+/// The numbers of values that were rounded to infinity or to 0: `2 values rounded to infinity and 1 value to 0`.
 pub(crate) fn rounded(infinite: u64, zero: u64) -> String {
-    let parts = [(infinite, "infinite"), (zero, "0")].into_iter().filter(|(values, _)| *values > 0);
-    let parts = parts.map(|(values, what)| format!("{} {what}", plural(count(values), "value")));
-    format!("rounding made {}", parts.collect::<Vec<_>>().join(" and "))
+    let values = |number| plural(count(number), "value");
+    match (infinite, zero) {
+        (infinite, 0) => format!("{} rounded to infinity", values(infinite)),
+        (0, zero) => format!("{} rounded to 0", values(zero)),
+        _ => format!("{} rounded to infinity and {} to 0", values(infinite), values(zero)),
+    }
 }
 
 /// A path that cannot write to the terminal; for a model of Ollama's store, its name.

@@ -117,7 +117,8 @@ impl<W: Write> Write for Screen<W> {
             if self.line.last() == Some(&b'\n') {
                 let line = std::mem::take(&mut self.line);
                 let text = String::from_utf8_lossy(&line);
-                self.paragraph(text.trim_end_matches('\n'), 2)?;
+                let text = text.trim_end_matches('\n');
+                self.paragraph(text, text.len() - text.trim_start_matches(' ').len() + 2)?;
             }
         }
         Ok(bytes.len())
@@ -159,7 +160,7 @@ pub(super) fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = own_indent.to_owned();
     let (mut columns, mut empty) = (start, true);
-    for word in words.split(' ') {
+    for word in unbroken(words) {
         let length = self::width(word);
         if !empty && columns + 1 + length > width {
             lines.push(line.trim_end().to_owned());
@@ -178,6 +179,35 @@ pub(super) fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
     lines
 }
 
+/// What follows a number without a break.
+const UNITS: [&str; 12] = ["%", "±", "B", "KiB", "MiB", "GiB", "TiB", "GB", "k", "M", "T", "s"];
+
+/// The words of a text; a number and its unit, or its error, are one.
+fn unbroken(text: &str) -> impl Iterator<Item = &str> {
+    let is_unit = |word: &str| {
+        UNITS.contains(&word.trim_end_matches(|it: char| it.is_ascii_punctuation() && it != '%'))
+    };
+    let is_number =
+        |word: &str| word.trim_start_matches('(').starts_with(|it: char| it.is_ascii_digit());
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let whole = rest?;
+        let mut end = whole.find(' ');
+        let mut start = 0;
+        while let Some(space) = end {
+            let (word, next) = (whole.get(start..space)?, whole.get(space + 1..)?);
+            let following = next.split(' ').next().unwrap_or_default();
+            if !(is_number(word) && is_unit(following) || word == "±") {
+                break;
+            }
+            start = space + 1;
+            end = next.find(' ').map(|at| at + start);
+        }
+        rest = end.and_then(|space| whole.get(space + 1..));
+        end.map_or(Some(whole), |space| whole.get(..space))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,7 +215,10 @@ mod tests {
     #[test]
     fn prose_wraps_at_words() {
         let text = "error: the file is shorter than its header says";
-        let rows: [(&str, usize, usize, &[&str]); 7] = [
+        let rows: [(&str, usize, usize, &[&str]); 9] = [
+            // A number keeps its unit and its error.
+            ("it changes by 5.9 % (RMS)", 17, 2, &["it changes by", "  5.9 % (RMS)"]),
+            ("0.0025 ± 1.20e-5 nats", 12, 2, &["0.0025 ± 1.20e-5", "  nats"]),
             (text, 80, 7, &[text]),
             (text, 47, 7, &[text]),
             (text, 46, 7, &["error: the file is shorter than its header", "       says"]),
@@ -204,6 +237,14 @@ mod tests {
         for (text, width, indent, lines) in rows {
             assert_eq!(wrap(text, width, indent), lines, "{text:?} in {width} columns");
         }
+    }
+
+    #[test]
+    fn a_line_goes_on_deeper_than_it_begins() {
+        let mut screen = Screen::new(Vec::new(), Some(10), false);
+        write!(screen, "  a command that\n  b\n").unwrap();
+        let text = String::from_utf8(screen.out).unwrap();
+        assert_eq!(text, "  a\n    command\n    that\n  b\n");
     }
 
     #[test]

@@ -84,32 +84,22 @@ impl Column {
 pub(crate) struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
-    /// Whether the table is for other programs: it has no head, and names of any length.
-    plain: bool,
 }
 
 impl Table {
     pub(crate) fn new(columns: &[Column]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new(), plain: false }
-    }
-
-    /// A table without a head, whose cells have their full length in a file or a pipe.
-    pub(crate) fn plain(columns: &[Column]) -> Self {
-        Self { plain: true, ..Self::new(columns) }
+        Self { columns: columns.to_vec(), rows: Vec::new() }
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         // Text from a file must not write control characters to the terminal.
-        let shown = |cell: String| match weighbridge::bytes::Text::new(cell.as_bytes()) {
-            text if self.plain => text.to_string(),
-            text => text.brief(),
-        };
+        let shown = |cell: String| weighbridge::bytes::Text::new(cell.as_bytes()).brief();
         self.rows.push(cells.into_iter().map(shown).collect());
     }
 
-    /// Writes the table, and below it the heads of columns that did not fit.
+    /// Writes the table, and below it the heads of columns that did not fit, and of those with shortened cells.
     pub(crate) fn write(&self, out: &mut Screen<impl Write>) -> io::Result<()> {
-        let bound = out.table_width().filter(|bound| self.has_room(*bound));
+        let bound = out.table_width();
         let widths = self.layout(bound);
         let bold = anstyle::Style::new().bold();
         let shown =
@@ -135,9 +125,6 @@ impl Table {
                 line.push_str(&cell);
                 line.extend(std::iter::repeat_n(' ', right));
             }
-            if row == 0 && self.plain {
-                continue;
-            }
             let indent = width(&line) + GAP;
             let text = texts.as_mut().and_then(|(cells, width)| Some((cells.next()?, *width)));
             let mut parts =
@@ -156,26 +143,22 @@ impl Table {
                 out.row(&clipped(&format!("{:indent$}{part}", ""), most))?;
             }
         }
-        let hidden = self.columns.iter().zip(&widths).filter(|(_, width)| width.is_none());
-        let heads = hidden.map(|(column, _)| column.head);
-        let hidden: Vec<&str> = heads.filter(|head| !head.is_empty()).collect();
-        if !hidden.is_empty() {
-            writeln!(out, "(--wide shows {} too)", hidden.join(", "))?;
+        let heads = |is_it: &dyn Fn(usize, Option<usize>) -> bool| {
+            let places = widths.iter().enumerate().filter(|(place, width)| is_it(*place, **width));
+            let heads = places.map(|(place, _)| self.columns[place].head);
+            heads.filter(|head| !head.is_empty()).collect::<Vec<_>>().join(", ")
+        };
+        let is_cut = |place, columns| {
+            !self.is_prose(place, columns) && self.cells(place).any(|cell| width(cell) > columns)
+        };
+        let hidden = heads(&|_, width| width.is_none());
+        let cut = heads(&|place, width| width.is_some_and(|columns| is_cut(place, columns)));
+        match (hidden.as_str(), cut.as_str()) {
+            ("", "") => Ok(()),
+            (hidden, "") => writeln!(out, "(--wide shows {hidden} too)"),
+            ("", cut) => writeln!(out, "(--wide shows {cut} in full)"),
+            (hidden, cut) => writeln!(out, "(--wide shows {cut} in full, and {hidden} too)"),
         }
-        Ok(())
-    }
-
-    /// Whether a terminal has room for what is not shortened. A table for other programs is otherwise written as in a
-    /// pipe: a digest is there to be copied.
-    fn has_room(&self, bound: usize) -> bool {
-        let least = (0..self.columns.len()).map(|place| {
-            let natural = self.cells(place).map(width).max().unwrap_or(0);
-            Some(match self.columns[place].shorten {
-                Shorten::Never => natural,
-                Shorten::Middle(_) | Shorten::End(_) => natural.min(LEAST),
-            })
-        });
-        !self.plain || total(&least.collect::<Vec<_>>()) <= bound
     }
 
     /// Whether a column is prose that does not fit its width.
@@ -289,10 +272,16 @@ impl Table {
             };
             widths[place] = Some(width - 1);
         }
+        // Prose in the last column gets what names leave: it can be wrapped.
+        let last = widths.iter().rposition(Option::is_some);
+        let is_prose = |place: usize| {
+            Some(place) == last && matches!(self.columns[place].shorten, Shorten::End(_))
+        };
         while total(&widths) < bound {
             let wider = places.iter().filter_map(|place| Some((widths[*place]?, *place)));
+            let wider = wider.filter(|(width, place)| *width < natural[*place]);
             let Some((width, place)) =
-                wider.filter(|(width, place)| *width < natural[*place]).min()
+                wider.min_by_key(|(width, place)| (is_prose(*place), *width))
             else {
                 break;
             };
@@ -503,7 +492,7 @@ mod tests {
                 "model.layers.[0-1].…k_proj.weight  BF16   16.00  128.0 KiB",
                 "model.layers.[0-1].…q_proj.weight  BF16   16.00  128.0 KiB",
                 "model.norm.weight                  F32    16.00  128.0 KiB",
-                "(--wide shows CANONICAL too)",
+                "(--wide shows NAME in full, and CANONICAL too)",
             ]
         );
         let mut out = Vec::new();
@@ -521,15 +510,9 @@ mod tests {
         table.row(["a".to_owned(), "one two three four".to_owned()]);
         let lines = ["NAME  TEXT", "a     one two", "      three four"];
         assert_eq!(written(&table, Some(18)), lines);
-        assert_eq!(written(&table, Some(17)), ["NAME  TEXT", "a     one two th…"]);
-    }
-
-    #[test]
-    fn a_digest_stays_whole() {
-        let mut table = Table::plain(&[left(""), left("").middle(24)]);
-        table.row(["0123456789".to_owned(), "blk.0.attn_q.weight".to_owned()]);
-        assert!(written(&table, Some(20))[0].contains('…'));
-        assert_eq!(written(&table, Some(9)), ["0123456789  blk.0.attn_q.weight"]);
+        let told = ["(--wide shows", "  TEXT in full)"];
+        assert_eq!(written(&table, Some(17))[..2], ["NAME  TEXT", "a     one two th…"]);
+        assert_eq!(written(&table, Some(17))[2..], told);
     }
 
     #[test]

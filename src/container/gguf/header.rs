@@ -132,7 +132,8 @@ impl<'a> GgufParser<'a> {
             Err(error) if self.partial && error.kind() == ErrorKind::Malformed => {
                 let (keys, listed) = (self.items.len(), self.listing.len());
                 let read = format!(
-                    "the header is cut: {keys} of {items} keys and {listed} of {tensors} tensors were read"
+                    "the header cannot be read to its end: {keys} of {items} keys and {listed} of {tensors} tensors were \
+                     read, then: {error}"
                 );
                 self.rules.noted(self.cursor.position(), || read);
                 true

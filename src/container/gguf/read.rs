@@ -99,8 +99,12 @@ fn only_model(path: &Path, names: &[String]) -> Result<std::path::PathBuf> {
         [one] => Ok(path.join(one)),
         several => {
             let list: Vec<&str> = several.iter().take(8).map(|name| name.as_str()).collect();
-            let fault =
-                format!("the directory contains {} models: {}", several.len(), list.join(", "));
+            let more = match several.len().saturating_sub(list.len()) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let (count, list) = (several.len(), list.join(", "));
+            let fault = format!("the directory contains {count} models: {list}{more}");
             Err(Error::mismatch(fault).advise(
                 "give the path of one of them, or where several are taken, as FOLDER/*.gguf",
             ))

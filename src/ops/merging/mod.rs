@@ -77,6 +77,7 @@ pub fn merge_models(recipe: &MergeRecipe) -> Result<Model> {
     recipe.check()?;
     let main = recipe.base.unwrap_or(0);
     let (models, mut notes) = untied(recipe)?;
+    notes.extend(recipe.unweighted());
     let sources = models.iter().map(SourceTensors::of).collect::<Result<Vec<_>>>()?;
     let sources = aligned(sources, main, &mut notes);
     check_architectures(recipe, &sources, main)?;

@@ -202,6 +202,35 @@ impl MergeRecipe {
         })
     }
 
+    /// A note on the first model without a weight that is merged with one that has a weight.
+    pub(super) fn unweighted(&self) -> Option<String> {
+        const KEY: &str = "weight";
+        let states = |settings: &Settings| settings.keys().any(|key| key == KEY);
+        let is_base = |number| self.method.needs_base() && self.base == Some(number);
+        if !self.method.settings().contains(&KEY) || states(&self.settings) {
+            return None;
+        }
+        let own = |number: usize| self.sources.get(number).is_some_and(|it| states(&it.settings));
+        let of_slice = |slice: &MergeSlice| {
+            let stated = |it: &SliceSource| states(&it.settings) || states(&slice.settings);
+            let sources = slice.sources.iter();
+            sources.map(|it| (it.model, stated(it) || own(it.model))).collect::<Vec<_>>()
+        };
+        let groups = match self.slices.is_empty() {
+            true => vec![(0..self.sources.len()).map(|number| (number, own(number))).collect()],
+            false => self.slices.iter().map(of_slice).collect::<Vec<_>>(),
+        };
+        groups.into_iter().find_map(|mut group| {
+            group.retain(|(number, _)| !is_base(*number));
+            let lacking = group.iter().find(|(_, states)| !states);
+            let (number, _) = lacking.filter(|_| group.iter().any(|(_, states)| *states))?;
+            let path = self.model(*number).ok()?.path().display().to_string();
+            Some(format!(
+                "the recipe gives {path} no weight: it is taken as 1; mergekit requires one"
+            ))
+        })
+    }
+
     /// A model.
     pub(super) fn model(&self, number: usize) -> Result<&Model> {
         self.sources.get(number).map(|source| &source.model).ok_or_else(|| lacks("models"))

@@ -90,7 +90,8 @@ pub(in crate::ops) fn absent(model: &Model) -> Option<String> {
     let class = classes.iter().filter_map(Json::as_str).find(is_whole)?;
     let stated = |key: &&&str| root.get(key).is_some_and(Json::is_object);
     let key = ["vision_config", "audio_config"].iter().find(stated)?;
-    model.resolution().ok().filter(|resolution| resolution.lacks_towers())?;
+    let lacks = |it: &&Resolution| it.lacks_towers() || it.is_without_encoder();
+    model.resolution().ok().filter(lacks)?;
     Some(format!(
         "config.json has {key} and the class {class}, but no tensor of such a model is stored: transformers initializes it \
          at random; the language model is whole"

@@ -27,7 +27,18 @@ fn a_header_that_is_cut_is_read_as_far_as_it_goes() {
     let at = |text: &[u8]| whole.windows(text.len()).position(|window| window == text).unwrap();
     let in_tokens = whole[..at(b"token 20")].to_vec();
     let in_tensors = whole[..at(b"token_embd.weight") + 20].to_vec();
-    let files = folder(&[("tokens.gguf", in_tokens), ("tensors.gguf", in_tensors)]);
+    // Of a file of full size, nothing is cut.
+    let mut damaged = whole.clone();
+    damaged[at(b"general.name") + 12] = 99;
+    let files = folder(&[
+        ("tokens.gguf", in_tokens),
+        ("tensors.gguf", in_tensors),
+        ("damaged.gguf", damaged),
+    ]);
+    let open = |name| OpenOptions::new().partial(true).open(files.path().join(name));
+    let said = notes(&open("damaged.gguf").expect("a part of its header"));
+    assert!(said.contains("1 of 3 keys and 0 of 2 tensors were read, then: "), "{said}");
+    assert!(said.contains("value type 99"), "{said}");
     for (name, read, tensors) in [
         ("tokens.gguf", "2 of 3 keys and 0 of 2 tensors were read", 0),
         ("tensors.gguf", "3 of 3 keys and 1 of 2 tensors were read", 1),

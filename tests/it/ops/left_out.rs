@@ -65,7 +65,9 @@ fn an_unknown_tensor_can_be_left_out() {
     // What the model needs stays, and a name that is not there is a mistake.
     let error = model.leave_out(|name| name == "lm_head.weight").expect_err("needed");
     assert_eq!((error.kind(), error.tensor()), (ErrorKind::Mismatch, Some("lm_head.weight")));
-    assert_eq!(model.leave_out(|_| false).expect_err("nothing").kind(), ErrorKind::NotFound);
+    let error = model.leave_out(|_| false).expect_err("nothing");
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert_eq!(error.advice(), Some("these can be left out: v_head.*"));
 }
 
 #[test]
@@ -77,6 +79,8 @@ fn a_tower_can_be_left_out() {
     let options = ConvertOptions::new(&SAFETENSORS);
     let (whole, _) = written(&model, &options, &out.path().join("whole"));
     assert!(whole.stored_tensor(tower).is_ok());
+    let globs = model.resolution().expect("names").tower_globs();
+    assert_eq!(globs, ["mm_projector.*", "vision_tower.*"]);
     let less = model.leave_out(|name| name.starts_with("vision_tower.")).expect("a tensor");
     let (copy, notes) = written(&less, &options, &out.path().join("less"));
     assert_eq!((copy.len(), copy.stored_tensor(tower).is_err()), (model.len() - 1, true));

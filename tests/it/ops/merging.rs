@@ -39,6 +39,28 @@ fn check(text: &str, name: &str, expected: impl Fn(f32, f32) -> f32) {
 
 const TWO: &str = "models:\n- model: hf\n  parameters: {weight: 3}\n- model: sample-Q8_0.gguf\n  parameters: {weight: 1}\n";
 
+/// mergekit refuses such a recipe.
+#[test]
+fn a_missing_weight_is_noted() -> Result<()> {
+    let noted = |text: &str| -> Result<bool> {
+        let merged = merge_models(&recipe(text))?;
+        let to = ConvertOptions::new(&weighbridge::container::SAFETENSORS);
+        let notes = ops::convert(&merged, &to)?.notes.join("\n");
+        Ok(notes.contains("sample-Q8_0.gguf no weight: it is taken as 1"))
+    };
+    let one = "models:\n- model: hf\n  parameters: {weight: 3}\n- model: sample-Q8_0.gguf\n";
+    assert!(noted(&format!("merge_method: linear\n{one}"))?);
+    assert!(!noted(&format!("merge_method: linear\n{TWO}"))?);
+    assert!(!noted(&format!("merge_method: linear\n{one}parameters:\n  weight: 1\n"))?);
+    // All alike, and a method that takes none.
+    let none = "models: [{model: hf}, {model: sample-Q8_0.gguf}]\n";
+    assert!(!noted(&format!("merge_method: linear\n{none}"))?);
+    // The base has no weight.
+    let base = "models: [{model: hf}, {model: sample-Q8_0.gguf, parameters: {weight: 1}}]\nbase_model: hf\n";
+    assert!(!noted(&format!("merge_method: task_arithmetic\n{base}"))?);
+    Ok(())
+}
+
 #[test]
 fn methods() {
     let linear = format!("merge_method: linear\n{TWO}");

@@ -210,6 +210,10 @@ fn refused_in_gguf() {
     assert_snapshot!(refused(Gguf::new().key("general.type", Kv::text("model")).build()), @r#"Malformed: file: this is a GGUF file of type "model", not an importance matrix"#);
     assert_snapshot!(refused(Gguf::new().key("imatrix.datasets", Kv::texts(&[])).build()), @r#"Malformed: file: key "imatrix.chunk_count": the key is missing, but an importance matrix requires it"#);
     assert_snapshot!(refused(gguf().build()), @"Malformed: file: the importance matrix has no entries");
+    assert_snapshot!(refused(b"Once upon a time".to_vec()), @"
+    Malformed: file: a text, not an importance matrix
+    help: llama-imatrix measures one over a text: `llama-imatrix -m MODEL -f TEXT -o FILE.gguf`
+    ");
     assert_snapshot!(refused(tensor(gguf(), "a.in_sum2", &[2], &[1.0, 2.0]).build()), @r#"Malformed: file: tensor "a.in_sum2": there is "a.in_sum2", but no "a.counts""#);
     assert_snapshot!(refused(tensor(gguf(), "a.counts", &[1], &[1.0]).build()), @r#"Malformed: file: tensor "a.counts": there is "a.counts", but no "a.in_sum2""#);
     let pair = |sums: &[f32], counts: &[f32]| {

@@ -1,6 +1,7 @@
 //! Tests of the program's `args`.
 
 mod family;
+mod guesses;
 mod help;
 mod names;
 mod options;

@@ -47,7 +47,7 @@ fn a_sentence_says_what_does_the_same() {
     for (words, sentence) in [
         (&["convert_hf_to_gguf.py", HF, "--no-mtp"][..], "--prune-layers N` leaves out"),
         (&["convert_hf_to_gguf.py", HF, "--mtp"], "not written alone"),
-        (&["convert_hf_to_gguf.py", HF, "--vocab-only"], "`weighbridge run tokens DIR --text"),
+        (&["convert_hf_to_gguf.py", HF, "--vocab-only"], "`weighbridge run tokens MODEL` lists"),
         // An option of another program is no slip.
         (&["convert", HF, "--nprobes"], lists),
         (&["llama-imatrix", "-m", "x", "-f", "y", "--output-format", "dat"], "computes no"),

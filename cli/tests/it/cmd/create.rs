@@ -76,7 +76,7 @@ fn reports() {
     assert_snapshot!(told(store, &["create", "sample:int4", HF]), @"
     2
     note: each tensor becomes a blob, as for `ollama create --experimental`; `ollama create` alone makes GGUF of a directory, and so does --quantize F16, or `weighbridge convert assets/sample/hf FILE.gguf` before `create`
-    error: STORE/manifests/registry.ollama.ai/library/sample/int4: already exists
+    error: sample:int4: already exists
      help: give another name, or replace it with --overwrite once the new one is complete
     ");
     assert_snapshot!(told(store, &["create", "sample:int4", HF, "--overwrite"]), @"

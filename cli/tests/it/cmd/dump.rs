@@ -84,20 +84,20 @@ fn rounded_values() {
 
     let (bytes, said) = dump(&["m", "--as", "f16"]);
     assert_eq!(bytes, halves(&[0x3c00, 0x7c00, 0, 0x2e66, 0x7c00, 0xfc00]));
-    assert_eq!(said, "note: m: rounding made 2 values infinite and 1 value 0\n");
+    assert_eq!(said, "note: m: 2 values rounded to infinity and 1 value to 0\n");
     let (bytes, said) = dump(&["m", "--as", "f16", "--rows", "0..1"]);
     assert_eq!(bytes, halves(&[0x3c00, 0x7c00]));
-    assert_eq!(said, "note: m: rounding made 1 value infinite\n");
+    assert_eq!(said, "note: m: 1 value rounded to infinity\n");
     let (bytes, said) = dump(&["m", "--as", "bf16", "--rows", "0..2"]);
     assert_eq!(bytes, halves(&[0x3f80, 0x4780, 0x1e3d, 0x3dcd]));
     assert_eq!(said, "");
 
     let (bytes, said) = dump(&["d", "--as", "f32"]);
     assert_eq!(bytes, f32s(&[f32::INFINITY, 1.0, 0.0, 0.1]));
-    assert_eq!(said, "note: d: rounding made 1 value infinite and 1 value 0\n");
+    assert_eq!(said, "note: d: 1 value rounded to infinity and 1 value to 0\n");
     let (bytes, said) = dump(&["d", "--as", "npy", "--rows", "1..2"]);
     assert_eq!(bytes[bytes.len() - 8..], f32s(&[0.0, 0.1]));
-    assert_eq!(said, "note: d: rounding made 1 value 0\n");
+    assert_eq!(said, "note: d: 1 value rounded to 0\n");
     // Text output is not rounded to the format.
     assert_eq!(dump(&["d"]).1, "");
 }

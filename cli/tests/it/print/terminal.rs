@@ -138,3 +138,38 @@ fn a_single_value_is_not_wrapped() {
     let several = shown(40, &["meta", "get", path]).expect("as before");
     assert!(several.lines().all(|line| line.chars().count() <= 40), "{several}");
 }
+
+/// Names and digests are compared and copied: what cuts a name says so, and a digest is never cut.
+#[test]
+fn what_is_cut_says_so() {
+    for columns in [40, 60, 80] {
+        let Some(text) = shown(columns, &["hash", HF]) else { return };
+        assert_eq!(
+            text.lines().collect::<Vec<_>>(),
+            run(&["hash", HF]).out.lines().collect::<Vec<_>>()
+        );
+        for arguments in [&["inspect", HF][..], &["inspect", GGUF, "--metadata"], &["demo"]] {
+            let text = shown(columns, arguments).expect("as before");
+            let is_told = text.lines().any(|line| line.starts_with("(--wide shows"));
+            assert!(!text.contains('…') || is_told, "{arguments:?} in {columns} columns: {text}");
+        }
+    }
+    let text = shown(80, &["demo"]).expect("as before");
+    assert!(!text.contains('…') && text.contains("self_attn.q_proj.weight"), "{text}");
+    // Keys are whole where values can be wrapped.
+    let text = shown(80, &["inspect", GGUF, "--metadata"]).expect("as before");
+    assert!(text.contains("llama.attention.layer_norm_rms_epsilon"), "{text}");
+}
+
+#[test]
+fn generated_text_wraps_at_words() {
+    let arguments = ["run", GGUF, "Once upon a time", "--max-tokens", "40"];
+    let piped = run(&arguments).out;
+    let Some(text) = shown(30, &arguments) else { return };
+    assert!(
+        text.lines().count() > 3 && text.lines().all(|line| line.chars().count() <= 30),
+        "{text}"
+    );
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(&text), words(&piped));
+}
