@@ -372,6 +372,7 @@ fn recipes_that_are_refused() {
         ("merge_method: linear", ErrorKind::Mismatch, "no models"),
         ("merge_method: ties\nmodels:\n- model: hf", ErrorKind::Mismatch, "requires a base"),
         ("merge_method: linear\nallow_crimes: true", ErrorKind::Unsupported, "allow_crimes"),
+        ("base_model: a\ngate_mode: hidden\nexperts: []", ErrorKind::Unsupported, "mergekit-moe"),
         (
             "merge_method: linear\nmodels:\n- model: hf\nparameters:\n  density: 1",
             ErrorKind::Unsupported,
