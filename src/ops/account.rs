@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::json::Json;
 
-use crate::adapter::Adapter;
+use crate::adapter::ScaledAdapter;
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::kept::{self, Kept};
 use crate::container::OLLAMA;
@@ -108,8 +108,8 @@ pub(super) fn of_part(
 }
 
 /// Adds the tensors of adapters that are merged into a model, after the paths of the adapters.
-pub(super) fn add_adapters(adapters: &[(Adapter, f64)], account: &mut Account) {
-    for (adapter, _) in adapters {
+pub(super) fn add_adapters(adapters: &[ScaledAdapter], account: &mut Account) {
+    for ScaledAdapter { adapter, .. } in adapters {
         for tensor in adapter.model().stored_tensors() {
             let name = format!("{}: {}", adapter.path().display(), tensor.name());
             account.add(ItemKind::Tensor, name, Outcome::Derived, "the weights of the model");
