@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::dialect::keeps_towers;
 use super::gguf::{Finish, GgufDraft};
-use super::judge::{judged, not_loaded};
+use super::judge::{check_projector, judged, not_loaded};
 use super::rewrite::stem;
 use super::verify::towers;
 use super::{account, check_no_adapter, mmproj, ranks, zero_biases};
@@ -225,6 +225,7 @@ fn projector(model: &Model, writer: &Writer, options: &ConvertOptions) -> Result
     model.merged().iter().for_each(|note| builder.note(note.clone()));
     towers::projector_flags(model).into_iter().for_each(|note| builder.note(note));
     account::add_adapters(&options.adapters, builder.account());
+    check_projector(&builder, model)?;
     builder.plan()
 }
 
