@@ -1,14 +1,21 @@
 //! Lists the files of `families/`, with the names that each of them describes, so that a new file is
 //! all that a family needs. Splits those of `engines/` into blocks, so that no program does it when it starts.
+//!
+//! The environment variable `WEIGHBRIDGE_WITHOUT_FAMILIES` names files of `families/` to leave out, such as
+//! `qwen,whisper`: `cargo xtask families` tests that such a family works when it is given as a file at run time.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
+/// The variable that names the families to leave out, with commas.
+const WITHOUT: &str = "WEIGHBRIDGE_WITHOUT_FAMILIES";
+
 fn main() -> io::Result<()> {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let folder = root.join("families");
     println!("cargo::rerun-if-changed=families");
+    println!("cargo::rerun-if-env-changed={WITHOUT}");
     let mut files = Vec::new();
     for entry in fs::read_dir(&folder)? {
         let path = entry?.path();
@@ -17,6 +24,15 @@ fn main() -> io::Result<()> {
         }
     }
     files.sort();
+    let without = env::var(WITHOUT).unwrap_or_default();
+    for name in without.split(',').filter(|name| !name.is_empty()) {
+        let index = files.iter().position(|path| path.file_stem().is_some_and(|stem| stem == name));
+        // All other files use the tables of decoder.family.
+        let index = index.filter(|_| name != "decoder").ok_or_else(|| {
+            io::Error::other(format!("{WITHOUT}: {name:?} is not a family that can be left out"))
+        })?;
+        files.remove(index);
+    }
     let lines = fs::read_to_string(folder.join("decoder.lines"))?;
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     fs::write(out.join("decoder.lines"), split(&lines).0)?;

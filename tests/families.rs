@@ -2,6 +2,9 @@
 //! knows a family that was added.
 #![allow(clippy::disallowed_methods, reason = "the files are the tests' own")]
 
+#[path = "support/left_out.rs"]
+mod left_out;
+
 use std::path::{Path, PathBuf};
 
 use weighbridge::arch::{Architecture, FamilyFile, architectures};

@@ -9,6 +9,9 @@
 #[path = "support/mod.rs"]
 mod support;
 
+#[path = "support/left_out.rs"]
+mod left_out;
+
 #[path = "names/models.rs"]
 mod models;
 

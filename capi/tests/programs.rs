@@ -113,6 +113,13 @@ fn every_function_is_called() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
+    let boreal = folder.path().join("boreal");
+    std::fs::create_dir(&boreal).expect("a folder");
+    std::fs::copy(sample("hf/model.safetensors"), boreal.join("model.safetensors"))
+        .expect("a copy");
+    let config = std::fs::read_to_string(sample("hf/config.json")).expect("a config");
+    let config = config.replace("\"llama\"", "\"boreal\"");
+    std::fs::write(boreal.join("config.json"), config).expect("a config");
     let program = Program::compile("capi/tests/c/every.c");
     let said = program.output(&[&sample(""), folder.path()]);
     assert_eq!(said, "every function was called\n");

@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
-use weighbridge::write::check_file;
+use weighbridge::write::{ExistingFile, check_file};
 use weighbridge::{AdvisedOption, Error, ErrorKind};
 
 use crate::interrupt::Watch;
@@ -24,7 +24,7 @@ impl NewFile {
         replaceable: impl FnOnce(&Path) -> Result<bool, Stop>,
     ) -> Result<Self, Stop> {
         // A pipe is not opened to see what it holds.
-        check_file(path, true).map_err(|error| match error.option() {
+        check_file(path, ExistingFile::Overwrite).map_err(|error| match error.option() {
             // What is not a model has no plan.
             Some(AdvisedOption::DryRun) => {
                 Error::new(error.kind(), "a device is not replaced by a file")
@@ -34,7 +34,8 @@ impl NewFile {
             _ => error,
         })?;
         let replaces = path.symlink_metadata().is_ok() && replaceable(path)?;
-        check_file(path, replaces)?;
+        let existing = if replaces { ExistingFile::Overwrite } else { ExistingFile::Refuse };
+        check_file(path, existing)?;
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),

@@ -11,7 +11,7 @@ use serde::Serialize;
 use weighbridge::bytes::Text;
 use weighbridge::ops;
 use weighbridge::write::{
-    Method, Outcome, PlanReport, PlannedTensor, ReportedFile, ReportedTensor,
+    ExistingFile, Method, Outcome, PlanReport, PlannedTensor, ReportedFile, ReportedTensor,
 };
 use weighbridge::{Model, Progress, WriteOptions, WritePlan};
 
@@ -92,9 +92,10 @@ pub(crate) fn check_file(src: &Path, dst: &Path, args: &Writing) -> Result<(), S
     let same = |other: &Path| other.canonicalize().ok();
     let is_source = same(src).is_some_and(|src| Some(src) == same(dst));
     let is_folder = dst.symlink_metadata().is_ok_and(|found| found.is_dir());
+    let existing = if args.overwrite { ExistingFile::Overwrite } else { ExistingFile::Refuse };
     match is_source || is_folder {
         true => Ok(()),
-        false => Ok(weighbridge::write::check_file(dst, args.overwrite)?),
+        false => Ok(weighbridge::write::check_file(dst, existing)?),
     }
 }
 

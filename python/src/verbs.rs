@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use pyo3::prelude::*;
 use serde::Serialize;
-use weighbridge::adapter::Adapter;
+use weighbridge::adapter::{Adapter, ScaledAdapter};
 use weighbridge::container::{CONTAINERS, Container, MLX, OLLAMA, SAFETENSORS, Shards, ollama};
 use weighbridge::load::Fusion;
 use weighbridge::ollama::{Modelfile, QuantType};
@@ -75,7 +75,9 @@ impl Changes {
         if self.lora.is_empty() {
             return Ok(model);
         }
-        let opened = self.lora.iter().map(|(path, scale)| Ok((Adapter::open(path)?, *scale)));
+        let opened = self.lora.iter().map(|(path, scale)| {
+            Ok(ScaledAdapter { adapter: Adapter::open(path)?, factor: *scale })
+        });
         Adapter::merged(&model, &opened.collect::<Result<Vec<_>>>()?)
     }
 }
@@ -126,7 +128,7 @@ pub(crate) fn hash(
         let options = HashOptions::new().values(values).threads(threads).progress(&report);
         let report = ops::hash(&model.model, &options.parts(list))?;
         match list {
-            true => Ok(HashList::new(&report, values).to_string()),
+            true => Ok(HashList::new(&report).to_string()),
             false => json(&report),
         }
     })

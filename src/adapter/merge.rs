@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::mlx;
 use super::tokenizer::with_tokenizer;
-use super::{Adapter, Layout, LowRankPair, TokenRows, WholeTensor};
+use super::{Adapter, Layout, LowRankPair, ScaledAdapter, TokenRows, WholeTensor};
 use crate::arch::{
     Axes, Change, Dialect, ModelConfig, RowOrder, Transform, canonical_of, tower_part,
 };
@@ -78,8 +78,7 @@ impl Adapter {
         })
     }
 
-    /// The model with adapters merged, each with a factor that its products are multiplied by. Several
-    /// adapters are merged one after another. Values are computed when they are read.
+    /// The model with adapters merged. Several adapters are merged one after another. Values are computed when they are read.
     ///
     /// An adapter may have whole tensors instead of the model's. Those of the vocabulary may have more
     /// rows. The tokenizer is the one next to the adapter, if that has tokens or a chat template that the model's lacks.
@@ -89,9 +88,9 @@ impl Adapter {
     /// `NotFound`, naming the tensors, if the model lacks what an adapter changes; `Mismatch` if shapes
     /// or architectures differ; `Unsupported` for an adapter that cannot be merged: its
     /// [obstacle](Self::obstacle).
-    pub fn merged(model: &Model, adapters: &[(Self, f64)]) -> Result<Model> {
+    pub fn merged(model: &Model, adapters: &[ScaledAdapter]) -> Result<Model> {
         let mut merged = model.clone();
-        for (adapter, factor) in adapters {
+        for ScaledAdapter { adapter, factor } in adapters {
             if let Some(obstacle) = adapter.obstacle() {
                 return Err(obstacle.clone());
             }

@@ -38,7 +38,7 @@ pub(super) fn note(adapter: &Adapter) -> Option<&'static str> {
 pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
     let Some(config) = model.read_document(CONFIG)? else { return Ok(None) };
     let Some(config) = config.as_object() else { return Ok(None) };
-    let has = |key: &&str| config.contains_key(*key);
+    let has = |key: &&str| config.contains_key(key);
     let is_of_vlm = || ["rank", "alpha"].iter().all(has) && !has(&"peft_type");
     let sides = match KEYS.iter().any(has) {
         true => OF_MLX_LM,

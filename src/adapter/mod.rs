@@ -55,6 +55,22 @@ pub struct Adapter {
     obstacle: Option<Error>,
 }
 
+/// An adapter to merge, and the factor that its changes are multiplied by.
+#[derive(Clone, Debug)]
+pub struct ScaledAdapter {
+    /// The adapter.
+    pub adapter: Adapter,
+    /// The factor of its changes, in addition to the adapter's own scale.
+    pub factor: f64,
+}
+
+impl From<Adapter> for ScaledAdapter {
+    /// An adapter whose changes are merged as they are.
+    fn from(adapter: Adapter) -> Self {
+        Self { adapter, factor: 1.0 }
+    }
+}
+
 /// The tokens after which an adapter applies.
 #[derive(Clone, Debug)]
 struct Activation {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Adapter, gguf, mlx, peft};
+use super::{Adapter, ScaledAdapter, gguf, mlx, peft};
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::store::Encoding;
@@ -44,7 +44,7 @@ impl Adapter {
     /// Same as [`open`](Self::open) and [`merged`](Self::merged).
     pub fn with_attached(model: &Model) -> Result<Model> {
         let attached = model.attachments().iter().filter(|layer| layer.kind == "adapter");
-        let adapters = attached.map(|layer| Ok((Self::open(&layer.path)?, 1.0)));
+        let adapters = attached.map(|layer| Ok(ScaledAdapter::from(Self::open(&layer.path)?)));
         let adapters = adapters.collect::<Result<Vec<_>>>()?;
         if adapters.is_empty() || model.has_attached() {
             return Ok(model.clone());

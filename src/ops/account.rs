@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::json::Json;
 
-use crate::adapter::Adapter;
+use crate::adapter::ScaledAdapter;
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::kept::{self, Kept};
 use crate::container::OLLAMA;
@@ -108,8 +108,8 @@ pub(super) fn of_part(
 }
 
 /// Adds the tensors of adapters that are merged into a model, after the paths of the adapters.
-pub(super) fn add_adapters(adapters: &[(Adapter, f64)], account: &mut Account) {
-    for (adapter, _) in adapters {
+pub(super) fn add_adapters(adapters: &[ScaledAdapter], account: &mut Account) {
+    for ScaledAdapter { adapter, .. } in adapters {
         for tensor in adapter.model().stored_tensors() {
             let name = format!("{}: {}", adapter.path().display(), tensor.name());
             account.add(ItemKind::Tensor, name, Outcome::Derived, "the weights of the model");
@@ -307,44 +307,57 @@ fn files(
     let store = source.store();
     for attachment in store.attachments() {
         let (name, kind) = (&attachment.name, attachment.kind.as_str());
+        let shown = if name.is_empty() { kind } else { name };
         let (outcome, detail) = match is_written(attachment, builder) {
-            true => (Outcome::Written, name.clone()),
+            true => (Outcome::Written, shown.to_owned()),
             false if kind == "adapter" && source.has_attached() => {
                 (Outcome::Derived, "merged into the weights".to_owned())
+            }
+            false if kind == "json" && !name.is_empty() => {
+                let (outcome, detail) = document(name, builder, reasons);
+                (outcome, detail.to_owned())
             }
             false if store.container() == OLLAMA.name => {
                 (Outcome::LeftOut, format!("a {kind} of Ollama's store"))
             }
             false => (Outcome::LeftOut, format!("a {kind} beside the model")),
         };
-        let shown = if name.is_empty() { kind } else { name };
         account.add(ItemKind::File, shown, outcome, detail);
     }
     for name in neighbors(source)? {
-        let is_copy = |written: &str| match name.ends_with('/') {
-            false => written == name,
-            true => written.starts_with(&name),
-        };
-        let written = builder.written_documents().iter().any(|document| is_copy(&document.name));
-        let in_gguf = builder.dialect() == Dialect::Gguf;
-        let has_documents = !builder.written_documents().is_empty();
-        let (outcome, detail) = match (companion(&name), reasons.get(&name)) {
-            _ if written => (Outcome::Written, &*name),
-            (_, Some(reason)) => (Outcome::LeftOut, reason.as_str()),
-            _ if name == CONFIG && (in_gguf || has_documents) => (Outcome::Derived, "see its keys"),
-            _ if !in_gguf && !has_documents => (Outcome::LeftOut, NO_DOCUMENTS),
-            (Some(Companion::OfWeights), _) if name.ends_with(".safetensors") => {
-                (Outcome::LeftOut, "the weights under other names")
-            }
-            (Some(Companion::OfWeights), _) => (Outcome::LeftOut, DESCRIBES_WEIGHTS),
-            (Some(Companion::Translated), _) if in_gguf => (Outcome::Derived, GGUF_KEYS),
-            (Some(Companion::Irrelevant), _) => (Outcome::LeftOut, "changes no result"),
-            (Some(_), _) => (Outcome::LeftOut, "the container has no place for it"),
-            (None, _) => (Outcome::LeftOut, "not a known file of a model"),
-        };
+        let (outcome, detail) = document(&name, builder, reasons);
         account.add(ItemKind::File, &*name, outcome, detail);
     }
     Ok(())
+}
+
+/// The outcome of a file or folder next to the weights, or of a document of Ollama's store.
+fn document<'n>(
+    name: &'n str,
+    builder: &Builder,
+    reasons: &'n HashMap<String, String>,
+) -> (Outcome, &'n str) {
+    let is_copy = |written: &str| match name.ends_with('/') {
+        false => written == name,
+        true => written.starts_with(name),
+    };
+    let written = builder.written_documents().iter().any(|document| is_copy(&document.name));
+    let in_gguf = builder.dialect() == Dialect::Gguf;
+    let has_documents = !builder.written_documents().is_empty();
+    match (companion(name), reasons.get(name)) {
+        _ if written => (Outcome::Written, name),
+        (_, Some(reason)) => (Outcome::LeftOut, reason.as_str()),
+        _ if name == CONFIG && (in_gguf || has_documents) => (Outcome::Derived, "see its keys"),
+        _ if !in_gguf && !has_documents => (Outcome::LeftOut, NO_DOCUMENTS),
+        (Some(Companion::OfWeights), _) if name.ends_with(".safetensors") => {
+            (Outcome::LeftOut, "the weights under other names")
+        }
+        (Some(Companion::OfWeights), _) => (Outcome::LeftOut, DESCRIBES_WEIGHTS),
+        (Some(Companion::Translated), _) if in_gguf => (Outcome::Derived, GGUF_KEYS),
+        (Some(Companion::Irrelevant), _) => (Outcome::LeftOut, "changes no result"),
+        (Some(_), _) => (Outcome::LeftOut, "the container has no place for it"),
+        (None, _) => (Outcome::LeftOut, "not a known file of a model"),
+    }
 }
 
 /// The files and folders next to the weights of a model. The names of folders end with a slash.

@@ -52,6 +52,20 @@ pub(super) fn judged(mut builder: Builder, source: &Model, unloadable: bool) -> 
     Ok(builder.plan()?.for_whole_model(resolution))
 }
 
+/// Checks that llama.cpp loads the file of a planned vision model.
+///
+/// # Errors
+///
+/// `Unsupported` if it does not.
+pub(super) fn check_projector(builder: &Builder, source: &Model) -> Result<()> {
+    let planned = builder.model(source)?;
+    let faults = planned.as_ref().map(unloaded).transpose()?.unwrap_or_default();
+    if faults.is_empty() {
+        return Ok(());
+    }
+    Err(Error::unsupported(format!("llama.cpp could not load the file: {}", shortened(&faults))))
+}
+
 /// A note on a GGUF file that llama.cpp does not load, which was written for another program.
 pub(super) fn not_loaded(model: &Model) -> Result<Option<String>> {
     let faults = unloaded(model)?;

@@ -3,7 +3,7 @@
 use std::ops::AddAssign;
 
 use crate::dtype::DType;
-use crate::quant::{Decoder, Narrowing, Packed, Rounding};
+use crate::quant::{Decoder, Narrowing, Packed, Rounding, Stores};
 
 /// The loss of values that were rounded or requantized.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -36,7 +36,7 @@ impl Loss {
             return loss;
         };
         let mut now = vec![0.0; values.len()];
-        runs.decode::<f32>(packed, &mut now, Rounding::F32, false);
+        runs.decode::<f32>(packed, &mut now, Rounding::F32, Stores::Cached);
         for (was, is) in values.iter().zip(&now) {
             let difference = f64::from(*was) - f64::from(*is);
             loss.squares.0 += difference * difference;

@@ -46,4 +46,4 @@ pub(crate) use producer::Producer;
 pub use report::{PlanReport, ReportedFile, ReportedTensor};
 pub use slices::{SliceReport, Slices, SlicesStatus, check_sources, slices_status};
 pub(crate) use target::PageChange;
-pub use target::check_file;
+pub use target::{ExistingFile, check_file};

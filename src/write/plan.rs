@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::blobs::BlobTarget;
-use super::target::{WriteTarget, check_directory, check_file, check_folder, finish_all};
+use super::target::{
+    ExistingFile, WriteTarget, check_directory, check_file, check_folder, finish_all,
+};
 use super::{
     Account, Loss, OutFile, PlannedTensor, Producer, WriteOptions, directory, pipeline, set,
 };
@@ -261,7 +263,7 @@ impl WritePlan {
                 paths.iter().try_for_each(|path| self.check_target(path))?;
                 // What a killed run has left of several is settled first.
                 match paths.as_slice() {
-                    [only] => check_file(only, options.overwrite),
+                    [only] => check_file(only, ExistingFile::of(options.overwrite)),
                     _ => Ok(()),
                 }
             }
@@ -285,7 +287,7 @@ impl WritePlan {
                 let mut paths = self.file_paths(path);
                 for path in &paths {
                     self.check_target(path)?;
-                    check_file(path, options.overwrite)?;
+                    check_file(path, ExistingFile::Overwrite)?;
                 }
                 paths.retain(exists);
                 Ok(paths)

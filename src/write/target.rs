@@ -37,7 +37,7 @@ enum TargetKind {
 impl WriteTarget {
     /// Begins a file.
     pub(crate) fn file(path: &Path, overwrite: bool) -> Result<Self> {
-        check_file(path, overwrite)?;
+        check_file(path, ExistingFile::of(overwrite))?;
         Self::begin(path, TargetKind::File, overwrite)
     }
 
@@ -179,12 +179,29 @@ impl Drop for WriteTarget {
     }
 }
 
-/// Checks that a file may be written at a path: nothing exists there, or with `overwrite` a file or a link to one.
+/// What happens to a file that exists where one is to be written.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ExistingFile {
+    /// It stays, and nothing is written.
+    #[default]
+    Refuse,
+    /// The new file replaces it.
+    Overwrite,
+}
+
+impl ExistingFile {
+    /// What [`WriteOptions::overwrite`](super::WriteOptions::overwrite) says.
+    pub(super) fn of(overwrite: bool) -> Self {
+        if overwrite { Self::Overwrite } else { Self::Refuse }
+    }
+}
+
+/// Checks that a file may be written at a path: nothing exists there, or a file or a link to one that may be overwritten.
 ///
 /// # Errors
 ///
 /// `Mismatch` if a file, a directory, a device, a pipe or a socket is in the way.
-pub fn check_file(path: &Path, overwrite: bool) -> Result<()> {
+pub fn check_file(path: &Path, existing: ExistingFile) -> Result<()> {
     check_kind(path)?;
     match path.symlink_metadata() {
         Ok(found) if found.is_dir() => {
@@ -192,7 +209,7 @@ pub fn check_file(path: &Path, overwrite: bool) -> Result<()> {
                 .in_file(path))
         }
         // A link counts as existing, whether or not its target exists.
-        Ok(_) if !overwrite => Err(exists(path)),
+        Ok(_) if existing == ExistingFile::Refuse => Err(exists(path)),
         _ => Ok(()),
     }
 }

@@ -19,6 +19,9 @@ mod server;
 #[path = "../support/hub.rs"]
 mod hub;
 
+#[path = "../support/left_out.rs"]
+mod left_out;
+
 #[path = "../names/models.rs"]
 mod models;
 

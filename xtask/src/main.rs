@@ -59,6 +59,17 @@ const DOC: Step = Step {
     ..step("cargo doc --workspace --no-deps")
 };
 const TEST: Step = step("cargo test");
+/// Three kinds of families: decoders with and without experts, state spaces, an encoder and decoder. No other family uses
+/// their tables.
+const WITHOUT_FAMILIES: (&str, &str) = ("WEIGHBRIDGE_WITHOUT_FAMILIES", "nemotron_h,qwen,whisper");
+/// What is built in is not built again by the next command without the variable.
+const TEST_WITHOUT_FAMILIES: Step = Step {
+    variable: Some(WITHOUT_FAMILIES),
+    ..step(
+        "cargo test --target-dir target/without-families --package weighbridge --package \
+         weighbridge-reference --test it --test families --test given",
+    )
+};
 const CLIPPY_GPU: Step = step(
     "cargo clippy --package weighbridge-reference --package weighbridge-cli --features gpu \
      --all-targets -- --deny warnings",
@@ -233,6 +244,11 @@ static TASKS: &[Task] = &[
     task("lint", "fmt and clippy", &[FMT, CLIPPY, READER, WITHOUT_FEATURES]),
     task("doc", "the documentation, without warnings", &[DOC]),
     task("test", "every test", &[TEST]),
+    task(
+        "families",
+        "tests with families that are left out of the build and given as files at run time",
+        &[TEST_WITHOUT_FAMILIES],
+    ),
     task("gpu", "models on a GPU, or on a driver that runs on the CPU", &[CLIPPY_GPU, TEST_GPU]),
     task("coverage", "write docs/coverage.md and the other tables of docs/", &[PAGES]),
     task("bench", "measure beside the peers; see docs/performance.md", &[BENCH]),

@@ -122,6 +122,31 @@ static void errors(const char *assets) {
     CHECK(wb_inspect(NULL, NULL) == WB_USAGE && wb_load(NULL, NULL, NULL) == WB_USAGE);
 }
 
+/* FOLDER/boreal is the sample as a model of a type that no built-in family describes. */
+static void family(const char *folder) {
+    wb_model *model = NULL;
+    char path[4096], *json = NULL;
+    FILE *file;
+    OK(wb_open(in(folder, "boreal"), NULL, &model));
+    OK(wb_inspect(model, &json));
+    CHECK(strstr(json, "\"architecture\":null"));
+    wb_string_free(json);
+    wb_model_free(model);
+
+    snprintf(path, sizeof path, "%s", in(folder, "boreal.family"));
+    file = fopen(path, "w");
+    CHECK(file != NULL);
+    fprintf(file, "[family boreal]\nhf boreal\nrope half_split\ntensors decoder\n");
+    fclose(file);
+    OK(wb_add_families(path));
+    OK(wb_open(in(folder, "boreal"), NULL, &model));
+    OK(wb_inspect(model, &json));
+    CHECK(strstr(json, "\"architecture\":\"boreal\""));
+    wb_string_free(json);
+    wb_model_free(model);
+    CHECK(wb_add_families(NULL) == WB_USAGE);
+}
+
 static void metadata(const wb_model *model) {
     wb_value value;
     wb_str *tokens;
@@ -594,6 +619,7 @@ int main(int argc, char **argv) {
     size_t len;
     CHECK(argc == 3 && wb_abi_version() == WB_ABI_VERSION && strlen(wb_version()) >= 5);
     errors(argv[1]);
+    family(argv[2]);
 
     /* From memory. */
     file = fopen(in(argv[1], "sample-Q8_0.gguf"), "rb");

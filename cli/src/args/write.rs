@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use weighbridge::adapter::Adapter;
+use weighbridge::adapter::{Adapter, ScaledAdapter};
 use weighbridge::container::{Container, ollama};
 use weighbridge::load::Fusion;
 use weighbridge::model::Mesh;
@@ -445,7 +445,9 @@ impl Source {
         if self.lora.is_empty() {
             return Ok(model);
         }
-        let opened = self.lora.iter().map(|lora| Ok((Adapter::open(&lora.path)?, lora.scale)));
+        let opened = self.lora.iter().map(|lora| {
+            Ok(ScaledAdapter { adapter: Adapter::open(&lora.path)?, factor: lora.scale })
+        });
         Adapter::merged(&model, &opened.collect::<weighbridge::Result<Vec<_>>>()?)
     }
 

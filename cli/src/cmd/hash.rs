@@ -61,7 +61,7 @@ pub(super) fn save(model: &Model, mut list: NewFile, values: bool) -> Done {
     if let Some(error) = failed.next() {
         return Err(Stop::Library(error.clone()));
     }
-    write!(list, "{}", HashList::new(&report, values))?;
+    write!(list, "{}", HashList::new(&report))?;
     list.finish()?;
     status(&report)
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
 use crate::{Gpu, GpuBuffer, block_on, pipelines};
-use weighbridge::device::kernel::{Binding, KernelTensor, Operation, WIDTH, Window};
+use weighbridge::device::kernel::{Binding, KernelTensor, Operation, Subnormals, WIDTH, Window};
 use weighbridge::{Error, ErrorKind, Result};
 
 /// A call of a kernel: what it computes, and the buffers of its input and output.
@@ -127,11 +127,14 @@ impl Gpu {
         if let Some(found) = pipelines.get(&(text, operation)) {
             return Ok(Arc::clone(found));
         }
-        let halves = self.has_exact_halves();
+        let subnormals = match self.has_exact_halves() {
+            true => Subnormals::Kept,
+            false => Subnormals::Flushed,
+        };
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let mut modules = held.modules.lock().unwrap_or_else(PoisonError::into_inner);
         let module = modules.entry(text).or_insert_with(|| {
-            let source = tensor.kernel.source(scale, bias, halves);
+            let source = tensor.kernel.source(scale, bias, subnormals);
             pipelines::finite_module(&self.device, tensor.kernel.dtype.name(), source)
         });
         let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {

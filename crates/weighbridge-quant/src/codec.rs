@@ -40,6 +40,16 @@ pub enum Rounding {
     Native,
 }
 
+/// How decoded values are stored.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Stores {
+    /// Through the processor's cache: for values that are read soon.
+    #[default]
+    Cached,
+    /// Past the cache, with streaming stores where the processor has them: for outputs larger than the cache.
+    Streaming,
+}
+
 /// Whether there are kernels besides those that decode to `f32`. In a browser they would be a sixth of the
 /// library, for values that nothing there asks for.
 const FURTHER: bool = !cfg!(target_family = "wasm");
@@ -80,7 +90,7 @@ impl Runs {
         packed: &Packed<'_>,
         out: &mut [T],
         rounding: Rounding,
-        past: bool,
+        stores: Stores,
     ) -> Narrowing {
         if let (Rounding::Native, Some(native)) = (rounding, self.native) {
             let mut exact = vec![0.0; out.len()];
@@ -94,7 +104,7 @@ impl Runs {
             lost += narrow(&exact, out);
             return lost;
         };
-        let doubtful = kernels.run((packed, out, past));
+        let doubtful = kernels.run((packed, out, stores == Stores::Streaming));
         if let (true, Some(bounds)) = (doubtful, T::BOUNDS) {
             let mut exact = vec![0.0; out.len()];
             self.to_f32.run((packed, &mut exact, false));

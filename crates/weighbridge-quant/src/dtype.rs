@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::shape;
 use crate::{
     Codec, Decoder, Element, GroupQuantizer, Importance, Packed, Quantizer, QuantizerInput,
-    Rounding, ScaleFormat, Scales,
+    Rounding, ScaleFormat, Scales, Stores,
 };
 
 /// The arrangement of a dtype's elements in memory.
@@ -645,7 +645,7 @@ impl DType {
         {
             let (scale, weight) = bytes.split_at_checked(head).unwrap_or((&[], bytes));
             let packed = Packed { scale, ..Packed::blocks(weight) };
-            let _ = runs.decode(&packed, out, Rounding::F32, false);
+            let _ = runs.decode(&packed, out, Rounding::F32, Stores::Cached);
         }
         Ok(())
     }

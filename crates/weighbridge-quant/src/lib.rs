@@ -62,7 +62,7 @@ pub use half::{bf16, f16};
 
 pub use arrays::{BlockScales, RowsDecode, SchemeArrays, StoredArray};
 use codec::{Block, COARSE, FINE, Plain};
-pub use codec::{Codec, Decoder, Rounding, narrow};
+pub use codec::{Codec, Decoder, Rounding, Stores, narrow};
 pub use dtype::DType;
 pub use element::Element;
 pub use error::{Error, ErrorKind, Result};

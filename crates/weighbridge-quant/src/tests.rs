@@ -104,7 +104,7 @@ fn products_agree() {
         let input: Vec<f32> =
             (0..columns).map(|n| (random(n) % 2003) as f32 / 1001.0 - 1.0).collect();
         let mut values = vec![0.0; data.len];
-        runs.decode(&data.packed(), &mut values, Rounding::F32, false);
+        runs.decode(&data.packed(), &mut values, Rounding::F32, Stores::Cached);
         let mut all = Isa::available().map(|isa| {
             let mut out = vec![0.0; rows];
             let rows = PackedRows { bytes: data.packed().weight, step: 1 };
@@ -182,7 +182,7 @@ fn agree<T: Bits>(name: &str, runs: &Runs, input: &Input, exact: &[f32]) {
         }
     }
     let mut out = vec![T::round(0.0); input.len];
-    let mut counted = runs.decode(&input.packed(), &mut out, Rounding::F32, false);
+    let mut counted = runs.decode(&input.packed(), &mut out, Rounding::F32, Stores::Cached);
     if let Some(already) = runs.lost {
         let already = already(&input.packed());
         counted.overflows -= already.overflows;
@@ -257,7 +257,7 @@ fn agree_around(
             ..whole
         };
         let mut exact = vec![f32::NAN; input.len];
-        runs.decode(&input.packed(), &mut exact, Rounding::F32, false);
+        runs.decode(&input.packed(), &mut exact, Rounding::F32, Stores::Cached);
         agree::<f16>(row.name, runs, &input, &exact);
         agree::<bf16>(row.name, runs, &input, &exact);
         if row.packing != Packing::Group {

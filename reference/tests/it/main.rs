@@ -3,6 +3,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../../../tests/support/left_out.rs"]
+mod left_out;
+
 mod classes;
 mod encoders;
 mod logits;

@@ -6,6 +6,7 @@ use std::sync::RwLock;
 use super::check::check;
 use super::families::Families;
 use super::parse::families;
+use super::steps::known_file;
 use super::table::Tables;
 use super::text::Fault;
 use crate::arch::Architecture;
@@ -73,7 +74,7 @@ impl FamilyFile {
         };
         // Its functions are found as those of the built-in file with this name.
         let stem = name.file_stem().unwrap_or_default().to_string_lossy();
-        let stem: &'static str = stem.into_owned().leak();
+        let stem = known_file(&stem);
         let text: &'static str = text.to_owned().leak();
         let tables = Tables::parse(stem, text).map_err(fault)?;
         let families: &'static Families = Box::leak(Box::new(families(&tables).map_err(fault)?));

@@ -22,6 +22,11 @@ static STEPS: &[(&str, Steps)] = steps! {
     whisper
 };
 
+/// The name of a file as functions know it; empty if none is for that file.
+pub(super) fn known_file(name: &str) -> &'static str {
+    STEPS.iter().map(|(file, _)| *file).find(|file| *file == name).unwrap_or_default()
+}
+
 /// The functions with a name, of the file with another name.
 pub(super) fn steps(file: &str, name: &str) -> impl Iterator<Item = Step> {
     let of_file = STEPS.iter().filter(move |(other, _)| *other == file);

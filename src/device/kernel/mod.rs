@@ -16,6 +16,15 @@ pub use crate::quant::BlockScales;
 pub use schemes::Parameters;
 pub use windows::{Binding, KernelTensor, WIDTH, Window, computes};
 
+/// What a driver's conversion of `f16` to `f32` does to subnormal numbers. WGSL leaves that to the driver.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Subnormals {
+    /// They keep their values, so kernels use the conversion.
+    Kept,
+    /// They may become 0, so kernels convert by integer operations.
+    Flushed,
+}
+
 /// An operation of a kernel.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
@@ -378,8 +387,8 @@ impl Kernel {
     }
 
     /// The text of the shader, in WGSL. `scale` and `bias` are the dtypes of these parts, for dtypes
-    /// that have them; `halves` says whether the driver's conversion of `f16` keeps subnormal numbers.
-    pub fn source(&self, scale: Option<DType>, bias: Option<DType>, halves: bool) -> String {
+    /// that have them; `halves` says what the driver's conversion of `f16` does to subnormal numbers.
+    pub fn source(&self, scale: Option<DType>, bias: Option<DType>, halves: Subnormals) -> String {
         const PRELUDE: &str = include_str!("prelude.wgsl");
         const OPERATIONS: &str = include_str!("operations.wgsl");
         let row = self.dtype.descriptor();
@@ -448,6 +457,7 @@ impl Kernel {
             Body::Group { .. } | Body::Scheme { .. } => "",
             _ => "let start = p.weight_at + row * p.row_bytes;\n    ",
         };
+        let halves = halves == Subnormals::Kept;
         format!(
             "const HALVES = {halves};\n{PRELUDE}\n{constants}\n{text}\n\
              fn bits4(row: u32, column: u32) -> vec4<u32> {{\n    {start}{body}\n}}\n\n\
@@ -528,7 +538,7 @@ mod tests {
     #[test]
     fn calls_fit_their_functions() {
         for kernel in KERNELS {
-            let text = kernel.source(Some(DType::F16), Some(DType::F16), false);
+            let text = kernel.source(Some(DType::F16), Some(DType::F16), Subnormals::Flushed);
             let count = |start: &str| {
                 let (_, rest) = text.split_once(start)?;
                 Some(rest.split_once(')')?.0.split(',').count())
@@ -553,7 +563,7 @@ mod tests {
             (DType::U8, "(start + column * 1u);".to_owned()),
             (DType::F32, "(start + column * 4u);".to_owned()),
         ] {
-            let text = kernel(dtype).unwrap().source(None, None, false);
+            let text = kernel(dtype).unwrap().source(None, None, Subnormals::Flushed);
             assert!(text.contains(&address), "{dtype}");
         }
     }
@@ -561,7 +571,7 @@ mod tests {
     #[test]
     fn texts_have_balanced_brackets_and_every_operation() {
         for kernel in KERNELS {
-            let text = kernel.source(Some(DType::F16), Some(DType::F16), false);
+            let text = kernel.source(Some(DType::F16), Some(DType::F16), Subnormals::Flushed);
             let count = |c: char| text.chars().filter(|&found| found == c).count();
             assert_eq!((count('{'), count('(')), (count('}'), count(')')), "{}", kernel.dtype);
             for operation in Operation::ALL {

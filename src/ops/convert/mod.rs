@@ -8,11 +8,11 @@ use std::path::Path;
 
 use super::dialect::keeps_towers;
 use super::gguf::{Finish, GgufDraft};
-use super::judge::{judged, not_loaded};
+use super::judge::{check_projector, judged, not_loaded};
 use super::rewrite::stem;
 use super::verify::towers;
 use super::{account, check_no_adapter, mmproj, ranks, zero_biases};
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, ScaledAdapter};
 use crate::arch::Dialect;
 use crate::container::writer::{BlobStore, Placement, Writer};
 use crate::container::{Container, Shards};
@@ -37,7 +37,7 @@ pub struct ConvertOptions {
     one_file: bool,
     quantization: Option<QuantizationRules>,
     /// Adapters to be merged, each with a factor.
-    adapters: Vec<(Adapter, f64)>,
+    adapters: Vec<ScaledAdapter>,
     /// Whether merged matrices of an MLX directory are quantized as they were.
     requantize_merged: bool,
     /// Whether the vision model is written instead of the language model.
@@ -168,7 +168,7 @@ impl ConvertOptions {
     /// are converted as without an adapter.
     #[must_use]
     pub fn adapter(mut self, adapter: Adapter, factor: f64) -> Self {
-        self.adapters.push((adapter, factor));
+        self.adapters.push(ScaledAdapter { adapter, factor });
         self
     }
 
@@ -225,6 +225,7 @@ fn projector(model: &Model, writer: &Writer, options: &ConvertOptions) -> Result
     model.merged().iter().for_each(|note| builder.note(note.clone()));
     towers::projector_flags(model).into_iter().for_each(|note| builder.note(note));
     account::add_adapters(&options.adapters, builder.account());
+    check_projector(&builder, model)?;
     builder.plan()
 }
 

@@ -166,9 +166,10 @@ impl HashList {
     /// The start of every list, in every version of the format.
     pub const MAGIC: &str = "weighbridge-hashes ";
 
-    /// Makes a list from a report, with or without the hashes of values. The report must include
+    /// Makes a list from a report, with the hashes of values if the report has them. The report must include
     /// the hashes of [all parts](super::HashOptions::parts).
-    pub fn new(report: &HashReport, values: bool) -> Self {
+    pub fn new(report: &HashReport) -> Self {
+        let values = report.tensors.iter().any(|tensor| tensor.f32_sha256.is_some());
         Self { values, lines: report.tensors.iter().map(HashLine::new).collect() }
     }
 

@@ -276,7 +276,7 @@ impl Models<'_> {
     fn opened(&self, name: &str) -> Result<Model> {
         let parts = name.split_once('+').filter(|_| !Path::new(name).exists());
         if let Some((model, adapter)) = parts {
-            return Adapter::merged(&(self.open)(model)?, &[(Adapter::open(adapter)?, 1.0)]);
+            return Adapter::merged(&(self.open)(model)?, &[Adapter::open(adapter)?.into()]);
         }
         let model = (self.open)(name)?;
         match Adapter::open(name) {

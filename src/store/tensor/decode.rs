@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::json::Json;
 use crate::quant::{
     BlockScales, Codec, Decoder, Element, Float, Global, Inputs, Narrowing, Packed, PackedRows,
-    Rounding, RowsDecode, Runs, ScaleFormat, SchemeArrays, StoredArray, narrow,
+    Rounding, RowsDecode, Runs, ScaleFormat, SchemeArrays, StoredArray, Stores, narrow,
 };
 use crate::rounding::f32_of;
 use crate::setters::setters;
@@ -56,7 +56,7 @@ const PIECE: u64 = 1 << 18;
 
 /// From this many bytes, values are written with streaming stores: the cache could not keep them
 /// until they are read, and a write through the cache reads the memory first.
-const PAST: usize = 8 << 20;
+const STREAMED: usize = 8 << 20;
 
 /// The number of values passed on at a time when they are not all needed at once.
 const CHUNK: u64 = 1 << 18;
@@ -324,7 +324,7 @@ impl<'a> DecodePlan<'a> {
         decoding: &DecodeOptions,
         window: Option<ByteWindow<'_>>,
     ) -> Result<Narrowing> {
-        let past = size_of_val(out) >= PAST;
+        let stores = if size_of_val(out) >= STREAMED { Stores::Streaming } else { Stores::Cached };
         let whole = |element: u64| element.is_multiple_of(self.unit);
         if self.row.packing != Packing::Plain && !(whole(elements.start) && whole(elements.end)) {
             let fault =
@@ -343,7 +343,7 @@ impl<'a> DecodePlan<'a> {
             (start, rest) = (end, later);
             Some((range, now))
         });
-        let decode = |(range, out)| self.piece(range, out, decoding.rounding, past, window);
+        let decode = |(range, out)| self.piece(range, out, decoding.rounding, stores, window);
         let mut lost = Narrowing::default();
         if decoding.threads == Threads::one() {
             for piece in pieces {
@@ -383,7 +383,7 @@ impl<'a> DecodePlan<'a> {
         elements: Range<u64>,
         out: &mut [T],
         rounding: Rounding,
-        past: bool,
+        stores: Stores,
         window: Option<ByteWindow<'_>>,
     ) -> Result<Narrowing> {
         let runs = match &self.codec.0 {
@@ -405,19 +405,19 @@ impl<'a> DecodePlan<'a> {
                 group_size: usize::try_from(self.group_size).unwrap_or(1),
                 global,
             };
-            return Ok(runs.decode(&packed, out, rounding, past));
+            return Ok(runs.decode(&packed, out, rounding, stores));
         }
         let weight = self.weight(&elements, window)?;
         if self.row.row_head > 0 {
-            return Ok(self.piece_with_heads(runs, &weight, out, rounding, past));
+            return Ok(self.piece_with_heads(runs, &weight, out, rounding, stores));
         }
         let packed = Packed::blocks(&weight);
         let Global::Factor(factor) = global else {
-            return Ok(runs.decode(&packed, out, rounding, past));
+            return Ok(runs.decode(&packed, out, rounding, stores));
         };
         // The block's value times the factor: two roundings.
         let mut exact = vec![0.0; out.len()];
-        runs.decode(&packed, &mut exact, rounding, false);
+        runs.decode(&packed, &mut exact, rounding, Stores::Cached);
         exact.iter_mut().for_each(|value| *value *= factor);
         Ok(narrow(&exact, out))
     }
@@ -471,7 +471,7 @@ impl<'a> DecodePlan<'a> {
         weight: &[u8],
         out: &mut [T],
         rounding: Rounding,
-        past: bool,
+        stores: Stores,
     ) -> Narrowing {
         let bytes = self.row.dtype.row_bytes(self.columns).unwrap_or(0);
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).max(1);
@@ -486,7 +486,7 @@ impl<'a> DecodePlan<'a> {
             // A row may be as long as its file.
             for (row, out) in row.chunks(blocks * block_bytes).zip(out.chunks_mut(step)) {
                 let packed = Packed { scale: head, ..Packed::blocks(row) };
-                lost += runs.decode(&packed, out, rounding, past);
+                lost += runs.decode(&packed, out, rounding, stores);
             }
         }
         lost

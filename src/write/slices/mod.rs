@@ -318,7 +318,8 @@ impl<'p> Slices<'p> {
             Placement::Files | Placement::Store(_) => {
                 self.plan.file_paths(&self.path).iter().try_for_each(|path| {
                     self.plan.check_target(path)?;
-                    target::check_file(path, options.overwrite || begun)
+                    let existing = target::ExistingFile::of(options.overwrite || begun);
+                    target::check_file(path, existing)
                 })
             }
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
-use weighbridge::adapter::Adapter;
+use weighbridge::adapter::{Adapter, ScaledAdapter};
 use weighbridge::container::{GGUF, MLX, SAFETENSORS};
 use weighbridge::ops::{self, ConvertOptions, QuantizationRules};
 use weighbridge::recipe::FileType;
@@ -42,7 +42,7 @@ fn adapter(file: &str, tensors: &[(&str, &[u64], Vec<f32>)], config: &Json) -> T
 }
 
 fn merged(folder: &Path) -> weighbridge::Result<Model> {
-    Adapter::merged(&base(), &[(Adapter::open(folder)?, 1.0)])
+    Adapter::merged(&base(), &[Adapter::open(folder)?.into()])
 }
 
 #[track_caller]
@@ -113,7 +113,8 @@ fn adapters_of_mlx_lm() {
     close(&values(&merged(folder.path()).expect("merged"), &format!("{Q}.weight")), &expected);
     // Nothing but products can be multiplied by a factor.
     let opened = Adapter::open(folder.path()).expect("an adapter");
-    let error = Adapter::merged(&base(), &[(opened, 0.5)]).expect_err("a factor");
+    let error = Adapter::merged(&base(), &[ScaledAdapter { adapter: opened, factor: 0.5 }])
+        .expect_err("a factor");
     assert_eq!((error.kind(), error.tensor()), (ErrorKind::Unsupported, Some(&*name_m)));
     let error = merged(adapter("adapters.safetensors", &pair, &of_mlx("dora")).path());
     assert!(error.expect_err("no norms").to_string().contains(&name_m));
@@ -331,7 +332,7 @@ fn the_tokenizer_next_to_an_adapter() {
             put(files.path(), "chat_template.jinja", template);
         }
         let opened = Adapter::open(files.path()).expect("an adapter");
-        let model = Adapter::merged(&base, &[(opened, 1.0)]).expect("merged");
+        let model = Adapter::merged(&base, &[opened.into()]).expect("merged");
         let plan = ops::convert(&model, &ConvertOptions::new(&SAFETENSORS)).expect("a plan");
         let notes = plan.notes.join("; ");
         assert_eq!(notes.contains("the tokenizer next to it"), !said.is_empty(), "{notes}");
@@ -366,7 +367,7 @@ fn quantizing_a_merged_model() {
     };
     let options = LlamaOptions::new(FileType::Q8_0);
     let path = out.path().join("x.gguf");
-    let merged = Adapter::merged(&base(), &[(adapter(), 1.0)]).expect("merged");
+    let merged = Adapter::merged(&base(), &[adapter().into()]).expect("merged");
     let at_once = ops::quantize(&merged, &options, None, &path).expect("a plan");
     assert!(at_once.notes.iter().any(|note| note.starts_with("merged LoRA adapter")));
     let at_once = write("at-once.gguf", at_once);
@@ -503,7 +504,7 @@ fn matrices_of_a_tower_are_changed_too() {
     let config = peft(&json!({"r": 1, "lora_alpha": 1}));
     let folder = adapter("adapter_model.safetensors", &tensors, &config);
     let adapter = Adapter::open(folder.path()).expect("an adapter");
-    let merged = Adapter::merged(&base, &[(adapter, 1.0)]).expect("a merged model");
+    let merged = Adapter::merged(&base, &[adapter.into()]).expect("a merged model");
     let found = values(&merged, &format!("{name}.weight"));
     assert_eq!(found, [2.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0]);
 }
@@ -597,7 +598,7 @@ fn an_adapter_of_a_vision_and_audio_model_merges_back_to_the_tuned_model() {
     for prefix in ["", "module."] {
         let base = with_towers(prefix, |_| false);
         let adapter = Adapter::open(&path).expect("an adapter");
-        let merged = Adapter::merged(&base.0, &[(adapter, 1.0)]).expect("a merged model");
+        let merged = Adapter::merged(&base.0, &[adapter.into()]).expect("a merged model");
         for (name, shape, _) in TOWERS {
             let merged = values(&merged, &format!("{prefix}{name}"));
             let tuned = values(&tuned.0, name);

@@ -61,7 +61,7 @@ fn adapter(tensors: &[(&str, &[u64], &[f32])], more: &Json) -> TempDir {
 }
 
 fn merged(base: &Path, adapter: &Path) -> weighbridge::Result<Model> {
-    Adapter::merged(&Model::open(base)?, &[(Adapter::open(adapter)?, 1.0)])
+    Adapter::merged(&Model::open(base)?, &[Adapter::open(adapter)?.into()])
 }
 
 /// Writes a model, and returns what was written and the notes of the plan.
@@ -259,7 +259,7 @@ fn adapters_are_merged_in_their_order() {
     );
     let added = |more: f32| before.iter().map(|value| value + more).collect::<Vec<f32>>();
     let all = |files: &[&TempDir]| {
-        let adapters = files.iter().map(|files| (Adapter::open(files.path()).expect("it"), 1.0));
+        let adapters = files.iter().map(|files| Adapter::open(files.path()).expect("it").into());
         Adapter::merged(&own, &adapters.collect::<Vec<_>>())
             .unwrap_or_else(|error| panic!("{error}"))
     };
@@ -280,7 +280,7 @@ fn adapters_are_merged_in_their_order() {
     );
     // What was merged before stays.
     let first = all(&[&of_embedding]);
-    let head = (Adapter::open(of_head.path()).expect("it"), 1.0);
+    let head = Adapter::open(of_head.path()).expect("it").into();
     let found = Adapter::merged(&first, &[head]).expect("merged");
     assert_eq!((values(&found, EMBEDDING), values(&found, OUTPUT)), (added(0.5), added(0.75)));
 }

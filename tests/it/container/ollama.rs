@@ -528,7 +528,7 @@ fn layers_of_adapters_and_projectors_are_not_dropped() {
     let model = Model::open(store.manifest("mine/latest", &layers)).unwrap();
     std::fs::write(folder.path().join("adapter.gguf"), &adapter).unwrap();
     let opened = Adapter::open(folder.path().join("adapter.gguf")).unwrap();
-    let expected = Adapter::merged(&gguf, &[(opened, 1.0)]).unwrap();
+    let expected = Adapter::merged(&gguf, &[opened.into()]).unwrap();
     let same = |found: &Model| {
         let values = |model: &Model| {
             model.tensor("layers.0.attention.q.weight").unwrap().dequantize().unwrap().to_vec()

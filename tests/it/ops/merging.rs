@@ -403,7 +403,7 @@ fn adapters_of_models_are_merged_first() -> Result<()> {
     let [base, adapter] = ["lora/llama/base", "lora/llama/adapter"]
         .map(|path| fixture(path).expect("the repository has it").display().to_string());
     let read = |path: &str| Adapter::open(path).expect("an adapter");
-    let expected = Adapter::merged(&Model::open(&base)?, &[(read(&adapter), 1.0)])?;
+    let expected = Adapter::merged(&Model::open(&base)?, &[read(&adapter).into()])?;
     let parse = |text: &str| {
         let text = format!("merge_method: linear\ndtype: float32\nmodels:\n- model: {text}");
         MergeRecipe::parse(&text, &|name: &str| Model::open(name))

@@ -277,7 +277,7 @@ fn models_that_are_hardly_comparable() {
 fn lists_of_hashes() {
     let model = Model::open(sample("sample-Q4_K_M.gguf")).expect("the sample");
     let report = ops::hash(&model, &HashOptions::new().parts(true)).expect("hashes");
-    let list = HashList::new(&report, false).to_string();
+    let list = HashList::new(&report).to_string();
     let folder = folder(&[("list", list.as_bytes())]);
     let lines: Vec<&str> = list.lines().collect();
     let read = |text: String| {

@@ -293,7 +293,7 @@ fn verify_compares_with_a_list() {
         let (path, model) = (path(name), open(name));
         for values in [false, true] {
             let report = ops::hash(&model, &HashOptions::new().values(values).parts(true));
-            let list = HashList::new(&report.expect("hashes"), values);
+            let list = HashList::new(&report.expect("hashes"));
             let (_folder, file) = file_in("model.hashes", list.to_string());
             let mut list = HashList::open(&file).expect("a list");
             assert_eq!((list.lines.len(), list.values), (model.len(), values));
@@ -318,7 +318,7 @@ fn verify_compares_with_a_list() {
 fn lists_that_are_damaged_are_refused() {
     let model = open(GGUF);
     let report = ops::hash(&model, &HashOptions::new().parts(true)).expect("hashes");
-    let text = HashList::new(&report, false).to_string();
+    let text = HashList::new(&report).to_string();
     let last = text.lines().last().expect("a line").to_owned();
     for (damaged, fault) in [
         (text[..text.len() - 1].to_owned(), "without a line feed"),

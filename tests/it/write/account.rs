@@ -1,34 +1,114 @@
 //! Everything that a conversion reads has exactly one outcome, in every container.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 use weighbridge::adapter::Adapter;
-use weighbridge::container::{Container, GGUF, MLX, OLLAMA, SAFETENSORS};
+use weighbridge::container::{Container, GGUF, MLX, OLLAMA, SAFETENSORS, ollama};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::write::{Account, ItemKind, Outcome};
-use weighbridge::{ErrorKind, Model, WritePlan};
+use weighbridge::{Error, ErrorKind, Model, WriteOptions, WritePlan};
 
 use crate::models::{models, open};
-use crate::support::{put, sample};
+use crate::support::{put, root, sample};
 
 const TARGETS: [&Container; 4] = [&GGUF, &SAFETENSORS, &MLX, &OLLAMA];
 
-/// The models of the repository: directories and single files.
-fn fixtures() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut found = Vec::new();
-    for folder in ["hf", "hfq", "mlx", "gguf/model", "sample"] {
-        let folder = root.join("tests/fixtures").join(folder);
-        let entries = std::fs::read_dir(folder).expect("a folder of models");
-        found.extend(entries.map(|entry| entry.expect("an entry").path()));
+const ALL: &[&str] = &["gguf", "safetensors", "mlx", "ollama", "Q8_0"];
+
+/// Fixtures that are no models, and why. `*` stands for any text.
+const NO_MODELS: &[(&str, &str)] = &[
+    ("SHA256SUMS", "digests of the fixtures"),
+    ("gguf/misc/imatrix.dat", "an importance matrix"),
+    ("hostile/*", "made to be refused"),
+    ("real/LICENSE.silero-vad", "a license"),
+    ("real/mnist.pt", "Python objects"),
+];
+
+/// Models of which these plans are refused, and why: all others are planned.
+const REFUSED: &[(&str, &[&str], &str)] = &[
+    ("golden/*", ALL, "blocks of a dtype, without a config"),
+    ("gguf/misc/align64.gguf", &["safetensors", "mlx"], "it states no heads"),
+    ("gguf/misc/alltypes.gguf", &["safetensors", "mlx", "ollama"], "no architecture has its name"),
+    ("gguf/misc/be-qwen2-*.gguf", &["ollama"], "Ollama reads no big-endian files"),
+    ("gguf/misc/imatrix.gguf", &["safetensors", "mlx", "Q8_0"], "an importance matrix"),
+    ("gguf/misc/kvtypes.gguf", &["safetensors", "mlx", "Q8_0"], "no architecture has its name"),
+    ("gguf/misc/llama-gguf-example.gguf", &["safetensors", "mlx", "Q8_0"], "no architecture"),
+    ("gguf/model/whisper-*.gguf", &["Q8_0"], "whisper.cpp quantizes such models"),
+    ("gguf/quant/llama-Q2_0.gguf", &["ollama"], "Ollama does not read the dtype"),
+    ("gguf/quant/llama-TQ*_0.gguf", &["ollama"], "Ollama does not read the dtype"),
+    ("hf/deepseek-fp8-block128", &["gguf", "mlx", "Q8_0"], "its config states no heads"),
+    ("hf/whisper-f32", &["Q8_0"], "whisper.cpp quantizes such models"),
+    ("hostile/*", ALL, "made to be refused"),
+    ("logits/whisper", &["Q8_0"], "whisper.cpp quantizes such models"),
+    ("lora/*/adapter", ALL, "adapters are planned below, with their models"),
+    // Ollama's store keeps a copy.
+    ("lora/*/adapter.gguf", &["gguf", "safetensors", "mlx", "Q8_0"], "see above"),
+    ("lora/*/merged.safetensors", ALL, "weights without a config"),
+    ("ollama/store/*/moe/*", &["gguf", "Q8_0"], "more tokens than rows"),
+    ("ollama/store/*/nvmo/latest", &["gguf", "Q8_0"], "more tokens than rows"),
+    ("real/*.safetensors", ALL, "weights without a config"),
+    ("real/for-tests-silero-*.bin", ALL, "another model in whisper.cpp's format"),
+];
+
+/// Whether a path fits a pattern with `*` for any text.
+fn fits(path: &str, pattern: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = path.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let last = pattern.contains('*').then(|| parts.next_back()).flatten();
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
     }
-    found.extend(["hf", "mlx-4bit", "sample-Q8_0.gguf"].map(sample));
-    found.sort();
-    found
+    last.map_or(rest.is_empty(), |last| rest.ends_with(last))
+}
+
+/// Endings of files that are next to models and describe them.
+const NO_WEIGHTS: [&str; 5] = ["json", "keep", "md", "npy", "py"];
+
+/// What may be a model below a folder: directories with a config, an index or an adapter, and files that are in no such
+/// directory.
+fn candidates(folder: &Path, found: &mut Vec<PathBuf>) {
+    let entries = std::fs::read_dir(folder).expect("a folder of fixtures");
+    let paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    let describes = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.ends_with("config.json") || name.ends_with(".index.json")
+    };
+    let is_model = paths.iter().any(describes);
+    found.extend(is_model.then(|| folder.to_path_buf()));
+    for path in paths {
+        let ending = path.extension().unwrap_or_default().to_string_lossy().into_owned();
+        // Blobs are opened by their manifests, or by the links of snapshots.
+        if path.is_dir() && !["blobs", "refs"].iter().any(|name| path.ends_with(name)) {
+            candidates(&path, found);
+        } else if path.is_file() && !is_model && !NO_WEIGHTS.contains(&ending.as_str()) {
+            found.push(path);
+        }
+    }
+}
+
+/// The larger set of fixtures outside of the repository.
+fn larger() -> Option<PathBuf> {
+    std::env::var_os("WEIGHBRIDGE_FIXTURES").map(PathBuf::from)
+}
+
+/// The models of the repository and of the larger set, by their paths there.
+fn fixtures() -> BTreeMap<String, PathBuf> {
+    let roots = [larger(), Some(root().join("tests/fixtures")), Some(root().join("assets"))];
+    let mut all = BTreeMap::new();
+    for root in roots.into_iter().flatten() {
+        let mut found = Vec::new();
+        candidates(&root, &mut found);
+        let name = |path: &Path| path.strip_prefix(&root).expect("a root").display().to_string();
+        all.extend(found.into_iter().map(|path| (name(&path), path)));
+    }
+    all
 }
 
 /// The items of a model: tensors, their parts if there are several, keys, keys of its config.
@@ -54,6 +134,9 @@ fn items(model: &Model) -> Vec<(ItemKind, String)> {
             }
         }
     }
+    if model.container() == OLLAMA.name {
+        items.extend(layers(model.path()).into_iter().map(|name| (ItemKind::File, name)));
+    }
     if model.path().is_dir() {
         let weights: Vec<PathBuf> = model.files().map(Path::to_path_buf).collect();
         for entry in std::fs::read_dir(model.path()).expect("a folder") {
@@ -68,6 +151,20 @@ fn items(model: &Model) -> Vec<(ItemKind, String)> {
     items
 }
 
+/// The layers of a manifest of Ollama's apart from the weights: by their names, or else by their kinds.
+fn layers(manifest: &Path) -> Vec<String> {
+    let manifest = std::fs::read(manifest).expect("a manifest");
+    let manifest: Json = serde_json::from_slice(&manifest).expect("JSON");
+    let mut names: Vec<String> =
+        manifest["config"].is_object().then(|| "config".to_owned()).into_iter().collect();
+    for layer in manifest["layers"].as_array().into_iter().flatten() {
+        let kind = layer["mediaType"].as_str().expect("a type").rsplit('.').next();
+        let kind = kind.filter(|kind| !["model", "tensor"].contains(kind));
+        names.extend(kind.map(|kind| layer["name"].as_str().unwrap_or(kind).to_owned()));
+    }
+    names
+}
+
 fn outcomes(account: &Account) -> BTreeMap<(String, &str), (Outcome, &str)> {
     let mut found = BTreeMap::new();
     for item in &account.items {
@@ -77,19 +174,6 @@ fn outcomes(account: &Account) -> BTreeMap<(String, &str), (Outcome, &str)> {
         assert_eq!(before, None, "{} has two outcomes", item.name);
     }
     found
-}
-
-/// Checks a plan, if there is one. Gives the items without an outcome.
-fn unaccounted(model: &Model, plan: weighbridge::Result<WritePlan>, what: &str) -> Vec<String> {
-    let plan = match plan {
-        Ok(plan) => plan,
-        // Some models lack what a container requires.
-        Err(error) => {
-            assert_ne!(error.kind(), ErrorKind::Io, "{what}: {error}");
-            return Vec::new();
-        }
-    };
-    lacking(model, &plan, what)
 }
 
 /// The items without an outcome. Tensors of merged adapters have their paths before their names.
@@ -109,31 +193,74 @@ pub(crate) fn lacking(model: &Model, plan: &WritePlan, what: &str) -> Vec<String
     lacking
 }
 
-fn all_unaccounted(model: &Model, what: &str) -> (Vec<String>, usize) {
-    let (mut lacking, mut plans) = (Vec::new(), 0);
-    for target in TARGETS {
-        let plan = ops::convert(model, &ConvertOptions::new(target).allow_unloadable(true));
-        plans += usize::from(plan.is_ok());
-        lacking.extend(unaccounted(model, plan, &format!("{what} to {}", target.name)));
-    }
-    let mut options = LlamaOptions::new(FileType::Q8_0);
-    options.allow_unloadable = true;
-    let plan = ops::quantize(model, &options, None, Path::new("out.gguf"));
-    lacking.extend(unaccounted(model, plan, &format!("{what} to Q8_0")));
-    (lacking, plans)
+/// What plans of a model leave without an outcome, and which targets are refused.
+#[derive(Default)]
+struct Found {
+    lacking: Vec<String>,
+    refused: Vec<(&'static str, Error)>,
+    plans: usize,
 }
 
+fn planned(model: &Model, what: &str) -> Found {
+    let mut found = Found::default();
+    let mut look = |target: &'static str, plan: weighbridge::Result<WritePlan>| match plan {
+        Ok(plan) => {
+            found.plans += 1;
+            found.lacking.extend(lacking(model, &plan, &format!("{what} to {target}")));
+        }
+        Err(error) => found.refused.push((target, error)),
+    };
+    for target in TARGETS {
+        let options = ConvertOptions::new(target).allow_unloadable(true);
+        look(target.name, ops::convert(model, &options));
+    }
+    let mut options = LlamaOptions::new(FileType::Q8_0);
+    (options.allow_unloadable, options.allow_requantize) = (true, true);
+    look("Q8_0", ops::quantize(model, &options, None, Path::new("out.gguf")));
+    found
+}
+
+/// Every fixture is a model of which every plan accounts for all that is read, or is listed above.
 #[test]
 fn fixtures_are_accounted_for() {
-    let (mut lacking, mut plans) = (Vec::new(), 0);
-    for path in fixtures() {
-        let Ok(model) = Model::open(&path) else { continue };
-        let (items, planned) = all_unaccounted(&model, &path.display().to_string());
-        lacking.extend(items);
-        plans += planned;
+    let (mut faults, mut plans) = (Vec::new(), 0);
+    let (mut no_models, mut refused) = (BTreeSet::new(), BTreeSet::new());
+    for (name, path) in fixtures() {
+        let model = match Model::open(&path) {
+            Ok(model) => model,
+            Err(error) => {
+                match NO_MODELS.iter().find(|(pattern, _)| fits(&name, pattern)) {
+                    Some((pattern, _)) => _ = no_models.insert(*pattern),
+                    None => faults.push(format!("{name} does not open: {error}")),
+                }
+                continue;
+            }
+        };
+        let found = planned(&model, &name);
+        faults.extend(found.lacking);
+        plans += found.plans;
+        for (target, error) in found.refused {
+            let row = REFUSED
+                .iter()
+                .find(|(pattern, targets, _)| targets.contains(&target) && fits(&name, pattern));
+            match row {
+                Some((pattern, ..)) => _ = refused.insert((*pattern, target)),
+                None => faults.push(format!("{name} to {target}: {error}")),
+            }
+        }
     }
-    assert!(lacking.is_empty(), "{} items:\n{}", lacking.len(), lacking.join("\n"));
-    assert!(plans > 60, "{plans} plans");
+    // The larger set has a model for each line of the lists.
+    if larger().is_some() {
+        let lines = NO_MODELS.iter().filter(|(pattern, _)| !no_models.contains(pattern));
+        faults.extend(lines.map(|(pattern, _)| format!("{pattern} opens")));
+        for (pattern, targets, _) in REFUSED {
+            let planned = targets.iter().filter(|target| !refused.contains(&(*pattern, target)));
+            faults.extend(planned.map(|target| format!("{pattern} to {target} is planned")));
+        }
+        assert!(plans > 800, "{plans} plans");
+    }
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+    assert!(plans > 250, "{plans} plans");
 }
 
 #[test]
@@ -142,9 +269,13 @@ fn families_are_accounted_for() {
     for named in models() {
         for (form, tensors) in &named.forms {
             let opened = open(&named, *form, tensors);
-            let (items, planned) = all_unaccounted(&opened.model, &named.name);
-            lacking.extend(items);
-            plans += planned;
+            let found = planned(&opened.model, &named.name);
+            for (target, error) in found.refused {
+                let kinds = [ErrorKind::Unsupported, ErrorKind::Mismatch, ErrorKind::Malformed];
+                assert!(kinds.contains(&error.kind()), "{} to {target}: {error}", named.name);
+            }
+            lacking.extend(found.lacking);
+            plans += found.plans;
         }
     }
     assert!(lacking.is_empty(), "{} items:\n{}", lacking.len(), lacking.join("\n"));
@@ -175,7 +306,7 @@ fn adapters_are_accounted_for() {
         items.map(|item| item.name.clone()).collect::<Vec<_>>()
     };
     assert_eq!(tensors(&found.plan, Outcome::Derived), [changed]);
-    found.plan.run(&path, &weighbridge::WriteOptions::new()).expect("files");
+    found.plan.run(&path, &WriteOptions::new()).expect("files");
 
     let adapter = Adapter::open(&path).expect("an adapter");
     let plan = ops::adapter_in_gguf(&adapter, &base, None).expect("a plan");
@@ -194,6 +325,29 @@ fn adapters_are_accounted_for() {
     assert_eq!(tensors(&plan, Outcome::Derived), merged);
 }
 
+/// Those that other programs saved, merged into their models.
+#[test]
+fn merged_adapters_are_accounted_for() {
+    let mut merged = 0;
+    for (name, path) in fixtures() {
+        let is_adapter = fits(&name, "lora/*/adapter") || fits(&name, "lora/*/adapter.gguf");
+        let Some(base) = path.parent().map(|folder| folder.join("base")).filter(|_| is_adapter)
+        else {
+            continue;
+        };
+        let base = Model::open(base).expect("a model");
+        for target in [&GGUF, &SAFETENSORS, &MLX] {
+            let adapter = Adapter::open(&path).expect("an adapter");
+            let options = ConvertOptions::new(target).allow_unloadable(true).adapter(adapter, 1.0);
+            let plan =
+                ops::convert(&base, &options).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(lacking(&base, &plan, &name), [""; 0]);
+            merged += 1;
+        }
+    }
+    assert!(merged >= 18, "{merged} plans");
+}
+
 #[test]
 fn outcomes_say_where_and_why() {
     let folder = crate::support::copy_of(sample("hf"));
@@ -209,4 +363,17 @@ fn outcomes_say_where_and_why() {
     assert_eq!(of("File", "tokenizer.json"), (Outcome::Derived, "the keys of the GGUF file"));
     assert_eq!(of("File", "README.md"), (Outcome::LeftOut, "changes no result"));
     assert_eq!(of("File", "weights.bak"), (Outcome::LeftOut, "not a known file of a model"));
+
+    // Documents are the same files in Ollama's store.
+    let store = tempfile::tempdir().expect("a folder");
+    let place = ollama::place("m", Some(store.path())).expect("a name");
+    let plan = ops::convert(&model, &ConvertOptions::new(&OLLAMA)).expect("a plan");
+    plan.run(&place, &WriteOptions::new()).expect("written");
+    let model = Model::open(&place).expect("a model");
+    let plan = ops::convert(&model, &ConvertOptions::new(&GGUF)).expect("a plan");
+    let found = outcomes(&plan.account);
+    let of = |name| found[&("File".to_owned(), name)];
+    assert_eq!(of("tokenizer.json"), (Outcome::Derived, "the keys of the GGUF file"));
+    assert_eq!(of("config.json"), (Outcome::Derived, "see its keys"));
+    assert_eq!(of("config"), (Outcome::LeftOut, "a config of Ollama's store"));
 }

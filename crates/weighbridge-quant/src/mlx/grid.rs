@@ -111,7 +111,7 @@ pub fn pack_grids(values: &[f32], size: usize, bits: u32, to: GroupParts<'_>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DType, Float, Global, Packed, Rounding};
+    use crate::{DType, Float, Global, Packed, Rounding, Stores};
 
     /// Values of codes with zero points and `f16` scales, as of GPTQ and AWQ.
     fn centred(codes: u8, zero: u8, scale: f32) -> Vec<f32> {
@@ -146,7 +146,7 @@ mod tests {
                 panic!("{dtype} is decoded in runs");
             };
             let mut now = vec![f32::NAN; values.len()];
-            runs.decode::<f32>(&packed, &mut now, Rounding::F32, false);
+            runs.decode::<f32>(&packed, &mut now, Rounding::F32, Stores::Cached);
             assert_eq!(now, values, "{dtype}");
         }
     }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::super::kernel::Isa;
 use super::super::simd::{Portable, Simd};
-use super::super::{Decoder, GroupParts, Grouping, Rounding};
+use super::super::{Decoder, GroupParts, Grouping, Rounding, Stores};
 use super::*;
 use crate::DType;
 
@@ -202,7 +202,7 @@ fn come_back(dtype: DType, values: &[f32], grouping: Grouping) {
     };
     let Decoder::Runs(runs) = &dtype.descriptor().codec.unwrap().0 else { panic!("{dtype}") };
     let mut back = vec![0.0f32; values.len()];
-    runs.decode(&packed, &mut back, Rounding::F32, false);
+    runs.decode(&packed, &mut back, Rounding::F32, Stores::Cached);
     for (place, (value, back)) in values.iter().zip(&back).enumerate() {
         let at = place / grouping.size * format.bytes();
         let scale = format.number(&scale[at..]).abs() * factor;
