@@ -150,7 +150,9 @@ impl PlannedDirectory<'_> {
         let is_class = |test| is_class(config, test);
         let in_mlx = self.dialect == Dialect::Mlx;
         let always = in_mlx && is_class(mlx_lm::is_tied);
-        let never = in_mlx && is_class(mlx_lm::is_untied);
+        let has_towers = in_mlx && self.model.resolution()?.has_towers();
+        let for_towers = has_towers && is_class(mlx_lm::is_untied_with_towers);
+        let never = in_mlx && (is_class(mlx_lm::is_untied) || for_towers);
         let mut inner_first = Level::all(config).iter().rev();
         let stated = inner_first.find_map(|level| level.of(config).get(TIED)?.as_bool());
         let source = self.model.resolution()?.dialect;
@@ -184,9 +186,10 @@ impl PlannedDirectory<'_> {
                     (false, format!("{name} {differs}"))
                 }
             }
-            None if never && source != Dialect::Mlx => {
+            None if never && (source != Dialect::Mlx || for_towers) => {
                 let copy = embedding.clone().named(&head_name(embedding.name()));
-                let why = "a copy of the embedding, which mlx-lm's class requires";
+                let program = if for_towers { "mlx-vlm" } else { "mlx-lm" };
+                let why = format!("a copy of the embedding, which {program}'s class requires");
                 notes.push(format!("{}: {why}", copy.name()));
                 let why = format!("{} is {why}", copy.name());
                 tensors.push((None, copy));

@@ -233,6 +233,35 @@ fn keys_for_mlx_are_those_of_the_text() {
     );
 }
 
+/// mlx-vlm's class of Gemma 3 fills its output matrix from the embedding, but not from a quantized one.
+#[test]
+fn gemma_3_with_a_vision_tower_has_an_output_matrix_for_mlx_vlm() {
+    let text = json!({
+        "model_type": "gemma3_text", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "vocab_size": 32,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": 64,
+    });
+    let vision =
+        json!({"model_type": "siglip_vision_model", "hidden_size": 4, "num_hidden_layers": 1});
+    let config = json!({"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3",
+        "text_config": text, "vision_config": vision});
+    let language: [(&str, &[u64]); 2] = [
+        ("model.language_model.embed_tokens.weight", &[32, 32]),
+        ("model.language_model.norm.weight", &[32]),
+    ];
+    let tower: (&str, &[u64]) = ("model.vision_tower.vision_model.post_layernorm.weight", &[4]);
+    let heads = |tensors: &[(&str, &[u64])]| {
+        let files = with_shapes(&config, tensors);
+        let plan =
+            ops::convert(&Model::open(files.path()).unwrap(), &ConvertOptions::new(&MLX)).unwrap();
+        let told = plan.notes.iter().filter(|note| note.contains("which mlx-vlm's class requires"));
+        let named =
+            plan.tensors.iter().filter(|tensor| tensor.name == "language_model.lm_head.weight");
+        (named.count(), told.count())
+    };
+    assert_eq!(heads(&language), (0, 0));
+    assert_eq!(heads(&[language.as_slice(), &[tower]].concat()), (1, 2));
+}
+
 /// The text of GLM 4.5V is a GLM 4.5 for llama.cpp, with scores by sigmoids and half of each head turned.
 #[test]
 fn the_text_of_glm_4_5v_is_a_glm_4_5() {
