@@ -161,7 +161,7 @@ impl PlannedDirectory<'_> {
                 // mlx-lm requires a copy of some classes, which is not tied.
                 let copied = source == Dialect::Mlx
                     && self.dialect != Dialect::Mlx
-                    && is_class(mlx_lm::is_untied);
+                    && (is_class(mlx_lm::is_untied) || is_class(mlx_lm::is_untied_with_towers));
                 let outer = Level::all(config).first().map(|level| level.model_type(config));
                 let usual = || outer.and_then(transformers::ties_by_default);
                 let may_be_equal = always || copied || stated.or_else(usual) == Some(true);

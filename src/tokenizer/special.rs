@@ -322,5 +322,13 @@ fn templates(store: &Store, config: Option<&Json>) -> Result<Vec<ChatTemplate>> 
         }
         _ => {}
     }
+    // Processors that transformers saved until 4.49 have it in their config.
+    let file = "processor_config.json";
+    if !has(&templates, &None)
+        && let Some(json) = store.read_document(file)?
+        && let Some(text) = json.get("chat_template").and_then(Json::as_str)
+    {
+        templates.push(unnamed(text, FieldSource::document(file, "chat_template")));
+    }
     Ok(templates)
 }

@@ -198,8 +198,8 @@ pub(crate) fn grouped_from(
 }
 
 /// The dtype that a quantized tensor is decoded to if none is asked for. MLX decodes groups to the dtype of their scales,
-/// or to BF16 if they have 8 bits. BF16 holds all values of MXFP4, whose scales are powers of 2. FP8 becomes BF16 if
-/// `config.json` states that dtype, as the programs do that run such a checkpoint.
+/// or to BF16 if they have 8 bits. BF16 holds all values of MXFP4, whose scales are powers of 2. FP8 and bitsandbytes' types
+/// become BF16 if `config.json` states that dtype, as the programs do that run such a checkpoint.
 fn decoded(view: &Tensor, precision: Precision) -> Option<DType> {
     let dtype = view.dtype().ok().filter(|dtype| precision.decodes && dtype.is_quantized())?;
     let groups = dtype.group_quantizer().and_then(|_| view.packed().ok()).unwrap_or_default();
@@ -210,7 +210,9 @@ fn decoded(view: &Tensor, precision: Precision) -> Option<DType> {
         _ if matches!(dtype, DType::MXFP4 | DType::HF_MXFP4) => DType::BF16,
         Some(dtype @ (DType::BF16 | DType::F32)) => dtype,
         Some(DType::U8) => DType::BF16,
-        None if is_fp8(view) && stated() == Some(DType::BF16) => DType::BF16,
+        None if is_fp8(view) || is_bitsandbytes(dtype) => {
+            stated().filter(|own| *own == DType::BF16).unwrap_or(DType::F16)
+        }
         _ => DType::F16,
     })
 }
@@ -218,6 +220,11 @@ fn decoded(view: &Tensor, precision: Precision) -> Option<DType> {
 /// Whether a tensor is stored as FP8 with scales, which is how some checkpoints are published.
 fn is_fp8(view: &Tensor) -> bool {
     view.stored_tensors().any(|tensor| tensor.dtype().is_ok_and(DType::is_scaled_f8))
+}
+
+/// Whether a dtype is one of bitsandbytes, which decodes to the dtype that the model computes in.
+fn is_bitsandbytes(dtype: DType) -> bool {
+    matches!(dtype, DType::BNB_NF4 | DType::BNB_FP4 | DType::BNB_INT8)
 }
 
 /// A repacked tensor, with its scales in the dtype of the model's other floats.

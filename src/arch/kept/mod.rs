@@ -407,8 +407,14 @@ fn is_unused(stated: &Map<String, Json>, name: &str) -> bool {
         !matches!(LayerKind::named(kind.as_str().unwrap_or_default()), LayerKind::Other(_))
     };
     let no_states = || kinds.is_some_and(|kinds| kinds.iter().all(attends));
-    let no_experts = || EXPERTS.iter().any(|key| stated.get(key).and_then(Json::as_u64) == Some(0));
-    name.starts_with("mamba_") && no_states() || name == "num_experts_per_tok" && no_experts()
+    let count = |key: &str| stated.get(key).and_then(Json::as_u64);
+    let experts = || EXPERTS.iter().find_map(|key| count(key));
+    match name {
+        "num_experts_per_tok" => experts() == Some(0),
+        // The weights of all experts add up to 1 without it.
+        "norm_topk_prob" => experts().is_some() && experts() == count("num_experts_per_tok"),
+        _ => name.starts_with("mamba_") && no_states(),
+    }
 }
 
 /// The values that the GGUF keys do not state. Only those count that the model's class in
@@ -751,6 +757,9 @@ mod tests {
         let silu = json!({"model_type": "dbrx", "ffn_config": {"ffn_act_fn": {"name": "silu"}}});
         assert_eq!(losses(dbrx.clone(), silu), "");
         assert!(losses(dbrx, json!({"model_type": "dbrx"})).contains("ffn_act_fn (name silu)"));
+        let mixture = json!({"model_type": "qwen2_moe", "num_experts": 2, "num_experts_per_tok": 2, "norm_topk_prob": true});
+        let derived = json!({"model_type": "qwen2_moe", "num_experts": 2, "num_experts_per_tok": 2, "norm_topk_prob": false});
+        assert_eq!(losses(mixture, derived), "");
         // Greedy choice is among all experts.
         let groups = |method: &str| {
             json!({

@@ -407,11 +407,12 @@ fn layer_range(stated: Option<&Json>) -> Result<Range<u32>> {
 }
 
 fn check_keys(keys: &Map<String, Json>, known: &[&str]) -> Result<()> {
+    // Whatever other keys it has.
+    if let Some(key) = ["gate_mode", "experts"].into_iter().find(|key| keys.contains_key(*key)) {
+        let fault = "a recipe of mergekit-moe, which makes a mixture of experts from dense models: this is not supported";
+        return Err(Error::unsupported(fault).in_key(key));
+    }
     match keys.keys().find(|key| !known.contains(&key.as_str())) {
-        Some(key) if ["gate_mode", "experts"].contains(&key.as_str()) => {
-            let fault = "a recipe of mergekit-moe, which makes a mixture of experts from dense models: this is not supported";
-            Err(Error::unsupported(fault).in_key(key))
-        }
         Some(key) => {
             let fault = format!("the key is not one of {}", known.join(", "));
             let error = Error::unsupported(fault).in_key(key);
