@@ -408,7 +408,7 @@ fn layer_range(stated: Option<&Json>) -> Result<Range<u32>> {
 
 fn check_keys(keys: &Map<String, Json>, known: &[&str]) -> Result<()> {
     // Whatever other keys it has.
-    if let Some(key) = ["gate_mode", "experts"].into_iter().find(|key| keys.contains_key(*key)) {
+    if let Some(key) = ["gate_mode", "experts"].into_iter().find(|key| keys.contains_key(key)) {
         let fault = "a recipe of mergekit-moe, which makes a mixture of experts from dense models: this is not supported";
         return Err(Error::unsupported(fault).in_key(key));
     }
