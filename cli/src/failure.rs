@@ -175,7 +175,9 @@ fn unexpanded(path: &str) -> Option<String> {
         "-" => "standard input is not read here: save it to a file, and give its path".to_owned(),
         path if path.starts_with("~/") => {
             let rest = path.trim_start_matches("~/");
-            format!("the shell replaces ~ outside of quotes: \"$HOME/{rest}\" works in them")
+            format!(
+                "the shell replaces ~ outside of quotes: \"$HOME/{rest}\" works in them; within a file, write the whole path"
+            )
         }
         path if path.starts_with("file://") => {
             format!("a file is given by its path: {}", path.trim_start_matches("file://"))

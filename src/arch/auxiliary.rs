@@ -79,6 +79,7 @@ static TOWER_MODULES: &[(&str, &[&str])] = &[
             "vision_encoder",
             "vision_backbone",
             "vision_embed_tokens",
+            "vision_embedder",
             "visual_embeddings_table",
             "high_res_vision_model",
             "image_tower",
@@ -211,13 +212,14 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{AUDIO, reason, tower};
+    use super::{AUDIO, VISION, reason, tower};
 
     #[test]
     fn towers_are_recognized_wherever_they_are() {
         for name in ["transformer.audio.conv1.weight", "model.audio_tower.conv1.weight"] {
             assert_eq!(tower(name), Some(AUDIO), "{name}");
         }
+        assert_eq!(tower("model.vision_embedder.patch_dense.bias"), Some(VISION));
     }
 
     #[test]

@@ -76,6 +76,14 @@ impl PlannedDirectory<'_> {
                 }
             }
         }
+        if self.dialect == Dialect::Mlx
+            && is_class(config, mlx_lm::is_joined_with_towers)
+            && self.model.resolution()?.has_towers()
+        {
+            let note = "mlx-lm loads the language model; mlx-vlm, which runs the vision model, does not load the directory: \
+                        its class has kv_b_proj, which mlx-lm splits";
+            notes.push(note.to_owned());
+        }
         notes.extend(self.doubles(tensors));
         notes.extend(match self.not_loaded(config) {
             None => self.ignored(config, tensors)?,

@@ -24,6 +24,21 @@ const TOKEN_KEYS: [&str; 7] = [
     "decoder_start_token_id",
 ];
 
+/// A GGUF file that calls its tokens SentencePiece's, and has those of a byte-level BPE: llama.cpp falls back to tokens of
+/// bytes, and aborts where there are none.
+fn without_bytes(store: &Store, tokenizer: &Tokenizer<'_>) -> Option<String> {
+    let is_named =
+        store.encoding() == Encoding::Gguf && tokenizer.kind.value == TokenizerKind::SentencePiece;
+    let is_byte = |text: &[u8]| text.starts_with(b"<0x") && text.len() == 6;
+    let has_space = |text: &[u8]| text.starts_with("\u{120}".as_bytes());
+    let has = |test: fn(&[u8]) -> bool| tokenizer.tokens().any(|token| test(&token.text));
+    (is_named && has(has_space) && !has(is_byte)).then(|| {
+        "tokenizer.ggml.model is \"llama\", but the tokens are those of a byte-level BPE, and none stands for a byte: \
+         llama.cpp aborts at the first text"
+            .to_owned()
+    })
+}
+
 pub(super) fn check(
     store: &Store,
     config: Option<&ModelConfig>,
@@ -42,6 +57,7 @@ pub(super) fn check(
     };
     let rows = config.and_then(rows_of_embedding);
     refused.extend(whisper_vocabulary(store));
+    refused.extend(tokenizer.as_ref().and_then(|tokenizer| without_bytes(store, tokenizer)));
     faults.extend(rows.and_then(|rows| whisper_rows(store, rows)));
     faults.extend(tokenizer.as_ref().zip(rows).and_then(|(tokenizer, rows)| {
         // llama.cpp requires one embedding row for each token of its own keys; elsewhere, unused rows are allowed.

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 use weighbridge::bytes::Text;
 use weighbridge::json::json;
-use weighbridge::{DType, Model, OpenOptions, translate};
+use weighbridge::{DType, Model, OpenOptions, Strictness, ops, translate};
 
 /// A model without a meaning, and files beside it.
 fn beside<B: AsRef<[u8]>>(files: &[(&str, B)]) -> (TempDir, Model) {
@@ -600,4 +600,25 @@ fn tokens_around_a_text_that_no_key_names() {
     assert_eq!(around(&model("llama", [2, 3, 3, 1])), [Some(1), Some(2)]);
     assert_eq!(around(&model("llama", [2, 3, 1, 1])), [Some(1), None]);
     assert_eq!(around(&model("gpt2", [2, 3, 3, 1])), [None, None]);
+}
+
+/// llama.cpp aborts at the first text.
+#[test]
+fn tokens_of_bpe_under_the_name_of_sentencepiece() {
+    let notes = |name: &str, texts: &[&str]| {
+        let model = gguf(&[
+            ("tokenizer.ggml.model", Kv::text(name)),
+            ("tokenizer.ggml.tokens", Kv::texts(texts)),
+            ("tokenizer.ggml.scores", Kv::Array(6, vec![Kv::F32(0.0); texts.len()])),
+        ]);
+        ops::check_consistency(&model, Strictness::Default).expect("checked").notes.join("; ")
+    };
+    assert!(notes("llama", &["<s>", "\u{120}a", "b"]).contains("none stands for a byte"));
+    for (name, texts) in [
+        ("llama", ["<s>", "\u{120}a", "<0x0A>"]),
+        ("llama", ["<s>", "\u{2581}a", "b"]),
+        ("gpt2", ["<s>", "\u{120}a", "b"]),
+    ] {
+        assert!(!notes(name, &texts).contains("stands for a byte"), "{name} {texts:?}");
+    }
 }

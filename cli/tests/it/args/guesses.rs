@@ -47,6 +47,27 @@ fn a_guess_is_answered_with_what_works() {
     }
 }
 
+/// An adapter that cannot be read says why.
+#[test]
+fn an_adapter_of_pickles_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let adapter = folder.path().join("lora");
+    std::fs::create_dir(&adapter).expect("a folder");
+    std::fs::write(adapter.join("adapter_config.json"), r#"{"peft_type": "LORA", "r": 1}"#)
+        .expect("a file");
+    std::fs::write(adapter.join("adapter_model.bin"), "PK").expect("a file");
+    let [adapter, out] =
+        [adapter, folder.path().join("out")].map(|path| path.display().to_string());
+    for base in [HF, GGUF] {
+        let ran = run(&["merge", base, &adapter, &out]);
+        assert!(
+            ran.err.contains("only PyTorch pickles, such as adapter_model.bin"),
+            "{base}: {}",
+            ran.err
+        );
+    }
+}
+
 /// The pattern of the advice is that of the model's own tensors, and it works.
 #[test]
 fn a_vision_model_is_left_out_by_its_own_names() {
