@@ -251,8 +251,6 @@ fn joined(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
         2 => return None,
         // What does not exist is reported when it is opened: a model, or an adapter.
         3 if !is_known(nth(0)) || !is_known(nth(1)) => return None,
-        // Nor is the reason known here why an adapter cannot be read.
-        3 if Path::new(nth(1)).join("adapter_config.json").is_file() => return None,
         _ => (
             "several files are given, whose names are not those of the shards of one model".to_owned(),
             "shards of GGUF are found if they are named PREFIX-00001-of-0000N.gguf; models are merged by a recipe: \

@@ -127,7 +127,10 @@ pub(super) fn is_known(word: &str) -> bool {
 pub(super) fn is_adapter(word: &str) -> bool {
     let scaled = word.rsplit_once(':').filter(|(_, scale)| scale.parse::<f32>().is_ok());
     let path = scaled.map_or(word, |(path, _)| path);
-    !path.is_empty() && Path::new(path).exists() && Adapter::open(path).is_ok()
+    // One that cannot be read is an adapter too: the command says why.
+    let has = |name: &str| Path::new(path).join(name).is_file();
+    let is_folder = || has("adapter_config.json") && !has("config.json");
+    !path.is_empty() && Path::new(path).exists() && (is_folder() || Adapter::open(path).is_ok())
 }
 
 pub(super) fn is_model(path: &str) -> bool {

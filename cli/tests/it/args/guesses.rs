@@ -55,9 +55,9 @@ fn an_adapter_of_pickles_is_named() {
     std::fs::create_dir(&adapter).expect("a folder");
     std::fs::write(adapter.join("adapter_config.json"), r#"{"peft_type": "LORA", "r": 1}"#)
         .expect("a file");
-    std::fs::write(adapter.join("adapter_model.bin"), "PK").expect("a file");
+    std::fs::write(adapter.join("adapter_model.bin"), b"\x80\x02}q\0.").expect("a file");
     let [adapter, out] =
-        [adapter, folder.path().join("out")].map(|path| path.display().to_string());
+        [adapter, folder.path().join("out.gguf")].map(|path| path.display().to_string());
     for base in [HF, GGUF] {
         let ran = run(&["merge", base, &adapter, &out]);
         assert!(
