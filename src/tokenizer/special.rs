@@ -322,7 +322,7 @@ fn templates(store: &Store, config: Option<&Json>) -> Result<Vec<ChatTemplate>> 
         }
         _ => {}
     }
-    // Processors that transformers saved until 4.49 have it in their config.
+    // Some processors have it in their config alone.
     let file = "processor_config.json";
     if !has(&templates, &None)
         && let Some(json) = store.read_document(file)?

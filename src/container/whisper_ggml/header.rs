@@ -216,8 +216,8 @@ fn form(head: &[u8], len: u64) -> Result<&'static HeaderFormat> {
 /// What the version of the quantized types is multiplied by in a file's type (`GGML_QNT_VERSION_FACTOR` of ggml).
 const VERSION: u32 = 1000;
 
-/// Checks that quantized blocks have today's layout: ggml changed all of them on 2023-05-12 (version 1), and those of 4 and 8
-/// bits again on 2023-05-19 (version 2).
+/// Checks that quantized blocks have today's layout: ggml changed all of them in version 1, and those of 4 and 8 bits again
+/// in version 2, both in May 2023.
 fn check_version(file_type: u32) -> Result<()> {
     const PLAIN: u32 = 2;
     const OF_5_BITS: [u32; 2] = [8, 9];
