@@ -145,3 +145,35 @@ fn decoded(view: &Tensor, rows: Range<u64>, scratch: &mut Scratch) -> Result<Vec
     view.decode_bulk(rows, &mut values, &DecodeOptions::new(), scratch)?;
     Ok(values)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+
+    /// Scales and biases in BF16 change values a little, and no code.
+    #[test]
+    fn scales_rounded_to_bf16_keep_the_codes() {
+        let model = Model::open("tests/fixtures/hfq/awq-gemm-4bit-g128").unwrap();
+        let quantized =
+            model.stored_tensors().find(|tensor| tensor.dtype().ok() == Some(DType::AWQ4));
+        let view = model.stored_tensor(quantized.unwrap().name()).unwrap();
+        let exact = GridRepack::exact(&view).unwrap().unwrap();
+        assert_eq!((exact.dtype(), exact.group_size()), (DType::MLX_AFFINE4, 128));
+        let rounded = exact.clone().with_bf16_scales();
+        let (mut codes, mut relative) = (Vec::new(), Vec::new());
+        for repacking in [&exact, &rounded] {
+            let rows = 0..view.gathered_shape().0;
+            let sizes = repacking.sizes(rows.clone()).unwrap();
+            let parts: u64 = repacking.parts().unwrap().iter().map(|part| part.bytes).sum();
+            assert_eq!(sizes.iter().sum::<usize>() as u64, parts);
+            let mut out = vec![0; sizes.iter().sum()];
+            let loss = repacking.fill(rows, &mut out, &mut Scratch::default()).unwrap();
+            codes.push(out[..sizes[0]].to_vec());
+            relative.push(loss.relative_rms());
+        }
+        assert_eq!(codes[0], codes[1]);
+        assert_eq!(relative[0], None);
+        assert!(relative[1].is_some_and(|loss| loss < 0.01), "{relative:?}");
+    }
+}
