@@ -1,5 +1,6 @@
 //! Statements of the documents next to the weights about a checkpoint's quantization.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use crate::dtype::DType;
@@ -61,8 +62,13 @@ impl<'d> Description<'d> {
 #[derive(Debug)]
 pub(super) struct StatedScheme<'d> {
     descriptions: Vec<Description<'d>>,
-    /// Patterns of the modules that are not quantized.
-    exempt: Vec<&'d str>,
+    /// The modules that are not quantized.
+    exempt: Modules<'d>,
+    /// Those that a group of compressed-tensors quantizes.
+    targets: Modules<'d>,
+    /// The transforms that the model computes as it runs: their names, whose inputs or outputs they change, and
+    /// whose they do not.
+    transforms: Vec<(&'d str, Modules<'d>, Modules<'d>)>,
 }
 
 impl<'d> StatedScheme<'d> {
@@ -73,8 +79,15 @@ impl<'d> StatedScheme<'d> {
         let lists = descriptions.iter().flat_map(|Description { json, .. }| {
             EXEMPT.iter().filter_map(|key| json.get(key)?.as_array())
         });
-        let exempt = lists.flatten().filter_map(Json::as_str).collect();
-        (!descriptions.is_empty()).then_some(Self { descriptions, exempt })
+        let exempt = Modules::of(lists.flatten());
+        let mut stated =
+            Self { descriptions, exempt, targets: Modules::of([]), transforms: Vec::new() };
+        let groups = stated.get("/config_groups").and_then(Json::as_object);
+        let groups = groups.into_iter().flat_map(|groups| groups.iter());
+        let targets = groups.filter_map(|(_, group)| group.get("targets")?.as_array()).flatten();
+        stated.targets = Modules::of(targets);
+        stated.transforms = stated.transforms_at_run_time();
+        (!stated.descriptions.is_empty()).then_some(stated)
     }
 
     /// The descriptions, in the order in which they count.
@@ -115,40 +128,36 @@ impl<'d> StatedScheme<'d> {
     /// have other prefixes than the tensors.
     pub(super) fn exempts(&self, module: &[u8]) -> bool {
         let Ok(module) = std::str::from_utf8(module) else { return false };
-        self.exempt.iter().any(|pattern| is_match(pattern, module))
+        self.exempt.contains(module)
     }
 
-    /// Whether a group of compressed-tensors quantizes a module, by the class of all matrices or by its name.
-    fn targets(&self, module: &str) -> bool {
-        let groups = self.get("/config_groups").and_then(Json::as_object);
-        let groups = groups.into_iter().flat_map(|groups| groups.iter());
-        let mut targets =
-            groups.filter_map(|(_, group)| group.get("targets")?.as_array()).flatten();
-        targets.any(|target| {
-            target.as_str().is_some_and(|target| target == "Linear" || is_match(target, module))
-        })
-    }
-
-    /// The transform of a module's inputs or outputs that the model computes as it runs, as compressed-tensors
-    /// states it. Transforms that are a part of the weights, or that cancel in attention, change no value.
-    pub(super) fn transform(&self, module: &[u8]) -> Option<&'d str> {
-        let groups = self.get("/transform_config/config_groups")?.as_object()?;
-        let module = std::str::from_utf8(module).ok()?;
-        let has = |arguments: &Json, key: &str| {
-            let patterns = arguments.get(key).and_then(Json::as_array);
-            let mut patterns = patterns.into_iter().flatten().filter_map(Json::as_str);
-            patterns.any(|pattern| pattern == "Linear" || is_match(pattern, module))
-        };
-        let is_online = |arguments: &Json| {
+    /// The transforms of inputs and outputs in compressed-tensors' description. Those that are a part of the weights, or
+    /// that cancel in attention, change no value.
+    fn transforms_at_run_time(&self) -> Vec<(&'d str, Modules<'d>, Modules<'d>)> {
+        let schemes = self.get("/transform_config/config_groups").and_then(Json::as_object);
+        let schemes = schemes.into_iter().flat_map(|schemes| schemes.iter());
+        let all = schemes.flat_map(|(name, scheme)| {
+            let each = scheme.get("apply").and_then(Json::as_array);
+            each.into_iter().flatten().map(move |arguments| (name.as_str(), arguments))
+        });
+        let is_online = |(_, arguments): &(&str, &Json)| {
             let location = arguments.get("location").and_then(Json::as_str);
             matches!(location, Some("input" | "output"))
-                && has(arguments, "targets")
-                && !has(arguments, "ignore")
         };
-        groups.iter().find_map(|(name, scheme)| {
-            let each = scheme.get("apply").and_then(Json::as_array);
-            each.into_iter().flatten().any(is_online).then_some(name.as_str())
-        })
+        let modules = |arguments: &'d Json, key: &str| {
+            Modules::of(arguments.get(key).and_then(Json::as_array).into_iter().flatten())
+        };
+        let online = all.filter(is_online);
+        online.map(|(name, it)| (name, modules(it, "targets"), modules(it, "ignore"))).collect()
+    }
+
+    /// The transform of a module's inputs or outputs that the model computes as it runs.
+    pub(super) fn transform(&self, module: &[u8]) -> Option<&'d str> {
+        let module = std::str::from_utf8(module).ok()?;
+        let mut all = self.transforms.iter();
+        let found =
+            all.find(|(_, targets, ignore)| targets.contains(module) && !ignore.contains(module));
+        found.map(|(name, ..)| *name)
     }
 
     /// The words that name the scheme, with the document: `awq, gemv (config.json)`.
@@ -272,6 +281,9 @@ const SCALES: [&str; 2] = ["weight_scale", "weight_scale_inv"];
 /// or where other layers have codes, as an interrupted quantization leaves them.
 pub(crate) fn stored_unquantized(store: &Store) -> Option<StoredUnquantized> {
     let stated = StatedScheme::of(store.documents()).filter(|it| !it.says("/format", "dense"))?;
+    if matches!(stated.exempt.expressions, Expressions::NotUnderstood) {
+        return None;
+    }
     let is_plain = |dtype| matches!(dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16);
     let module = |name: &str| name.strip_suffix(".weight").map(str::to_owned);
     let last = |module: &str| module.rsplit('.').next().unwrap_or_default().to_owned();
@@ -292,7 +304,7 @@ pub(crate) fn stored_unquantized(store: &Store) -> Option<StoredUnquantized> {
         let scale = SCALES.iter().find(|scale| store.find(&format!("{module}.{scale}")).is_some());
         let why = match scale {
             Some(scale) => format!("{dtype} next to {scale}"),
-            None if quantized.contains(&last(&module)) && stated.targets(&module) => {
+            None if quantized.contains(&last(&module)) && stated.targets.contains(&module) => {
                 format!("{dtype}, although {} quantizes its module", stated.name())
             }
             None => return None,
@@ -312,16 +324,90 @@ pub(crate) fn states_itself(store: &Store) -> bool {
         && tensors.any(|tensor| tensor.dtype().is_ok_and(is_one))
 }
 
-/// Whether a module's name, or a part of it between dots, has a pattern: a name, a name with `*`, or one of
-/// the simple regular expressions that compressed-tensors writes after `re:`.
+/// The modules that a list names: by a name, a name with `*`, a regular expression after `re:`, or the class of all
+/// matrices.
+#[derive(Debug)]
+struct Modules<'d> {
+    all: bool,
+    patterns: Vec<Cow<'d, str>>,
+    /// The regular expressions that are more than a name with `.*`.
+    expressions: Expressions,
+}
+
+impl<'d> Modules<'d> {
+    fn of(list: impl IntoIterator<Item = &'d Json>) -> Self {
+        let (mut all, mut patterns, mut expressions) = (false, Vec::new(), Vec::new());
+        for listed in list.into_iter().filter_map(Json::as_str) {
+            match listed.strip_prefix("re:") {
+                None if listed == "Linear" => all = true,
+                None => patterns.push(Cow::Borrowed(listed)),
+                Some(expression) => match with_stars(expression) {
+                    Some(pattern) => patterns.push(Cow::Owned(pattern)),
+                    None => expressions.push(expression),
+                },
+            }
+        }
+        Self { all, patterns, expressions: Expressions::of(&expressions) }
+    }
+
+    /// Whether the list has a module, or a part of its name between dots: the tensors may have other prefixes than the
+    /// list.
+    fn contains(&self, module: &str) -> bool {
+        self.all
+            || self.patterns.iter().any(|pattern| is_match(pattern, module))
+            || self.expressions.have(module)
+    }
+}
+
+/// An expression of which only `.*` and escaped dots have a meaning, as a name with `*`.
+fn with_stars(expression: &str) -> Option<String> {
+    let pattern = expression.trim_matches(['^', '$']).replace("\\.", ".").replace(".*", "*");
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.*".contains(&byte);
+    pattern.bytes().all(is_name).then_some(pattern)
+}
+
+/// Regular expressions that match from the start of a name, as Python's `re.match`, or from a dot in it.
+#[derive(Debug)]
+enum Expressions {
+    None,
+    #[cfg(feature = "regex")]
+    Compiled(regex::bytes::Regex),
+    /// They have what is not supported, such as lookahead.
+    NotUnderstood,
+}
+
+impl Expressions {
+    fn of(list: &[&str]) -> Self {
+        if list.is_empty() {
+            return Self::None;
+        }
+        #[cfg(feature = "regex")]
+        {
+            let each: Vec<String> = list.iter().map(|one| format!("(?:{one})")).collect();
+            // `regex` is built without tables of Unicode.
+            let whole = format!(r"^(?:.*\.)?(?:{})", each.join("|"));
+            let built = regex::bytes::RegexBuilder::new(&whole).unicode(false).build();
+            built.map_or(Self::NotUnderstood, Self::Compiled)
+        }
+        #[cfg(not(feature = "regex"))]
+        Self::NotUnderstood
+    }
+
+    #[cfg_attr(not(feature = "regex"), expect(unused_variables, reason = "nothing is compiled"))]
+    fn have(&self, module: &str) -> bool {
+        match self {
+            #[cfg(feature = "regex")]
+            Self::Compiled(whole) => whole.is_match(module.as_bytes()),
+            Self::None | Self::NotUnderstood => false,
+        }
+    }
+}
+
+/// Whether a module's name, or a part of it between dots, has a pattern: a name, or a name with `*`.
 fn is_match(pattern: &str, module: &str) -> bool {
-    let plain = match pattern.strip_prefix("re:") {
-        Some(regex) => regex.trim_matches(['^', '$']).replace(".*", "*").replace('\\', ""),
-        None => pattern.to_owned(),
-    };
     let ends = module.match_indices('.').map(|(at, _)| at).chain([module.len()]);
     let starts = || std::iter::once(0).chain(module.match_indices('.').map(|(at, _)| at + 1));
-    let pieces: Vec<&str> = plain.split('*').collect();
+    let pieces: Vec<&str> = pattern.split('*').collect();
     ends.into_iter().any(|end| {
         starts()
             .filter(|start| *start < end)
@@ -348,21 +434,44 @@ mod tests {
     #[test]
     fn modules_are_matched_by_parts_of_their_names() {
         let module = "model.layers.3.self_attn.q_proj";
+        let has = |pattern: &str| Modules::of([&Json::from(pattern)]).contains(module);
         for pattern in [
             "q_proj",
             "self_attn.q_proj",
             "model.layers.3",
             "model.layers.*.self_attn",
+            "Linear",
             "re:.*self_attn.*",
             "re:^model\\.layers\\.3\\..*$",
             "*q_proj*",
             module,
         ] {
-            assert!(is_match(pattern, module), "{pattern}");
+            assert!(has(pattern), "{pattern}");
         }
         for pattern in ["proj", "layers.1", "model.layers.*.mlp", "lm_head", "re:.*gate$", ""] {
-            assert!(!is_match(pattern, module), "{pattern}");
+            assert!(!has(pattern), "{pattern}");
         }
+    }
+
+    /// Python's `re.match` says the same of all of them.
+    #[cfg(feature = "regex")]
+    #[test]
+    fn modules_are_matched_by_regular_expressions() {
+        let module = "model.layers.3.self_attn.q_proj";
+        let of = |pattern: &str| Json::from(pattern);
+        for (pattern, expected) in [
+            ("re:model\\.layers\\.[2-9]\\..*", true),
+            ("re:model[.]layers[.]\\d+[.]self_attn", true),
+            ("re:.*layers\\.(3|4)\\.", true),
+            ("re:.*layers\\.(1|2)\\.", false),
+            ("re:.*(mlp|lm_head).*", false),
+            ("re:.*[kv]_proj$", false),
+            ("re:.*[qk]_proj$", true),
+        ] {
+            assert_eq!(Modules::of([&of(pattern)]).contains(module), expected, "{pattern}");
+        }
+        let unknown = of("re:(?!lm_head).*");
+        assert!(matches!(Modules::of([&unknown]).expressions, Expressions::NotUnderstood));
     }
 
     #[test]

@@ -873,6 +873,10 @@ fn unquantized_matrices_of_quantized_modules() {
         ("", &[], true),
         (r#""model.layers.1.mlp.up_proj""#, &scaled, false),
         (r#""re:.*layers.1.*""#, &[], false),
+        (r#""re:model\\.layers\\.[1-9]\\..*""#, &[], false),
+        (r#""re:model\\.layers\\.([2-9]|1\\d)\\..*""#, &[], true),
+        // An expression that is not understood accuses nothing.
+        (r#""re:(?!model\\.layers\\.0).*""#, &[], false),
     ] {
         let file = zeros(&[&arrays[..], more].concat());
         let folder = directory(&stated(ignored), &file);
