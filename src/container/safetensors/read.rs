@@ -12,8 +12,9 @@ use super::header::SafetensorsHeader;
 use super::stated::{StatedScheme, has_unapplied_scales, left_over};
 use super::weight_map::WeightMap;
 use super::{header, resolve, scheme, tied, unjoined};
-use crate::bytes::{Files, Source};
+use crate::bytes::{Files, Source, Text};
 use crate::error::{AdvisedOption, Error, Result};
+use crate::metadata::Metadata;
 use crate::store::folder::QUANTIZATION_DOCUMENTS;
 use crate::store::{Document, Encoding, Indexed, Note, Store, StoreBuilder, StoredFile, document};
 
@@ -247,12 +248,26 @@ fn adapter(folder: &Path, options: &OpenOptions) -> Option<Note> {
     ))
 }
 
+/// A key of a file's metadata that the first file lacks, or has with another value.
+fn further_key(first: &Metadata, other: &Metadata) -> Option<String> {
+    let mut texts = other.iter().filter_map(|(key, value)| Some((key, value.to_text()?)));
+    let is_other = |(key, value): &(Text<'_>, Text<'_>)| {
+        key.to_str().and_then(|key| first.get(key)?.to_text()) != Some(*value)
+    };
+    texts.find(is_other).map(|(key, _)| key.brief())
+}
+
 fn build(mut builder: StoreBuilder, files: Vec<SafetensorsHeader>) -> Result<Indexed> {
     builder.reserve(files.iter().map(|parsed| &parsed.listing))?;
+    let mut is_told = false;
     for (number, parsed) in files.into_iter().enumerate() {
         builder.notes.extend(parsed.notes);
         if number == 0 {
             builder.metadata = parsed.metadata;
+        } else if !is_told && let Some(key) = further_key(&builder.metadata, &parsed.metadata) {
+            is_told = true;
+            let note = format!("__metadata__ has another {key} than the first file: not used");
+            builder.notes.push(Note::new(parsed.source.path(), note));
         }
         let SafetensorsHeader { source, header, listing, .. } = parsed;
         let source = Arc::new(source);

@@ -76,6 +76,30 @@ fn files_without_a_usual_name_are_opened_together_on_request() {
     assert_eq!(values, [1.0, 2.0]);
 }
 
+/// One header's metadata is kept.
+#[test]
+fn metadata_of_further_files_is_noted() {
+    let file = |name: &str, of: &[(&str, &str)]| {
+        let file = Safetensors::new().tensor(name, "F32", &[1], f32s(&[1.0]));
+        of.iter().fold(file, |file, (key, value)| file.metadata(key, value)).build()
+    };
+    let pt = ("format", "pt");
+    for (other, key) in [
+        (vec![pt], None),
+        (vec![], None),
+        (vec![pt, ("step", "2")], Some("step")),
+        (vec![pt, ("author", "B")], Some("author")),
+    ] {
+        let first = file("a", &[pt, ("step", "1")]);
+        let folder = folder(&[("x.safetensors", first), ("y.safetensors", file("b", &other))]);
+        let all = OpenOptions::new().all_files(true).open(folder.path()).expect("all files");
+        let said = key.map_or(String::new(), |key| {
+            format!("__metadata__ has another {key} than the first file: not used")
+        });
+        assert_eq!(notes(&all), said);
+    }
+}
+
 /// huggingface_hub's cache has the files of a model in a folder for each commit.
 #[test]
 fn folders_of_a_cache_name_the_snapshot() {
