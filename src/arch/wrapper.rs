@@ -4,8 +4,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// Pieces of programs that may wrap any module: torch.compile, FSDP, activation checkpointing.
-const INNER: [&str; 3] = ["_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module."];
+/// Pieces of programs that may wrap any module: torch.compile, FSDP, activation checkpointing, PEFT.
+const INNER: [&str; 4] =
+    ["_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "base_layer."];
 
 /// Prefixes of programs that wrap a whole model: data parallelism, PEFT.
 const OUTER: [&str; 2] = ["module.", "base_model.model."];
@@ -123,6 +124,11 @@ mod tests {
             ("_orig_mod.module.model.norm.weight", "model.norm.weight", "_orig_mod.module."),
             ("base_model.model.lm_head.weight", "lm_head.weight", "base_model.model."),
             ("model.layers.0._orig_mod.mlp.up", "model.layers.0.mlp.up", "_orig_mod."),
+            (
+                "model.layers.0.mlp.up.base_layer.weight",
+                "model.layers.0.mlp.up.weight",
+                "base_layer.",
+            ),
             // Only a whole model is wrapped under these names.
             ("model.module.weight", "model.module.weight", ""),
             ("not_orig_mod.weight", "not_orig_mod.weight", ""),

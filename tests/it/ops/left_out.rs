@@ -90,6 +90,8 @@ fn a_tower_can_be_left_out() {
 #[test]
 fn wrappers_of_some_modules_are_read_through() {
     let compiled = |name: &str| name.replace("model.layers.1.", "model.layers.1._orig_mod.");
+    let trained =
+        |name: &str| name.replace("layers.1.mlp.up_proj.", "layers.1.mlp.up_proj.base_layer.");
     let wrapped = |name: &str| match name.contains("layers") {
         true => format!("base_model.model.{name}"),
         false => name.to_owned(),
@@ -97,6 +99,7 @@ fn wrappers_of_some_modules_are_read_through() {
     let out = tempfile::tempdir().expect("a folder");
     for (number, files, piece) in [
         (0, renamed(compiled, &[]), "9 of 21 tensor names have \"_orig_mod.\""),
+        (2, renamed(trained, &[]), "1 of 21 tensor names have \"base_layer.\""),
         (1, renamed(wrapped, &[]), "18 of 21 tensor names have \"base_model.model.\""),
     ] {
         let model = Model::open(files.path()).expect("a model");
