@@ -9,7 +9,7 @@ use crate::json::{Json, Map};
 use super::verify::VOCABULARY_KEYS;
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::config::flags::tensor_flags;
-use crate::arch::{Dialect, canonical_names, family};
+use crate::arch::{Dialect, canonical_names, family, kept};
 use crate::dtype::DType;
 use crate::engines::{mlx_lm, transformers};
 use crate::error::{AdvisedOption, Error, Result};
@@ -328,6 +328,7 @@ impl PlannedDirectory<'_> {
             };
             let counts = match *key {
                 "sliding_window" => self.has_windows(),
+                key if kept::is_unused(text, key) => false,
                 key if key.starts_with("rope.") => true,
                 key => transformers::changes_logits(model_type, key, value),
             };

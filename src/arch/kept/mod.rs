@@ -400,7 +400,7 @@ fn without_bounds(value: &Json) -> Json {
 }
 
 /// Whether a key is one of layers that a model does not have.
-fn is_unused(stated: &Map<String, Json>, name: &str) -> bool {
+pub(crate) fn is_unused(stated: &Map<String, Json>, name: &str) -> bool {
     const EXPERTS: [&str; 3] = ["num_local_experts", "num_experts", "n_routed_experts"];
     let kinds = stated.get("layer_types").and_then(Json::as_array);
     let attends = |kind: &Json| {

@@ -374,6 +374,11 @@ fn values_that_mlx_lm_does_not_compute_are_noted() {
     let jamba = |experts: u32| json!({"model_type": "jamba", "num_experts": experts, "attn_layer_offset": 0});
     assert!(noted(jamba(2), expert, said));
     assert!(!noted(jamba(1), "model.layers.0.feed_forward.gate_proj.weight", said));
+    // The weights of all experts add up to 1 already.
+    let expert_of_qwen = "model.layers.0.mlp.experts.0.gate_proj.weight";
+    let qwen = |used: u32| json!({"model_type": "qwen2_moe", "num_experts": 2, "num_experts_per_tok": used, "norm_topk_prob": true});
+    assert!(noted(qwen(1), expert_of_qwen, "does not read norm_topk_prob (true)"));
+    assert!(!noted(qwen(2), expert_of_qwen, "norm_topk_prob"));
     // Numbers of rotary embeddings have several places.
     let yarn = json!({"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "mscale": 0.7});
     let of_kinds = json!({"model_type": "mellum", "rope_parameters": {"full_attention": yarn, "sliding_attention": yarn}});
