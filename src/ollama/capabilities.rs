@@ -22,15 +22,18 @@ pub(crate) fn capabilities(model: &Model) -> Vec<String> {
     if pair || model.is_empty() || Adapter::of(model).is_ok_and(|adapter| adapter.is_some()) {
         return Vec::new();
     }
+    let encodes = |config: &crate::arch::ModelConfig| {
+        config.attention.causal.as_ref().is_some_and(|causal| !causal.value)
+    };
+    let resolution = model.resolution().ok();
+    let family = resolution.and_then(|resolution| resolution.architecture);
+    let encodes = config.is_some_and(encodes) || family.is_some_and(|family| family.encodes);
     match model.encoding() {
-        Encoding::Gguf => of_gguf(model),
+        // Ollama says that every other model completes texts.
+        Encoding::Gguf if family.is_none() => Vec::new(),
+        Encoding::Gguf => of_gguf(model, encodes),
         Encoding::Safetensors => {
-            let encodes = |config: &crate::arch::ModelConfig| {
-                config.attention.causal.as_ref().is_some_and(|causal| !causal.value)
-            };
-            let resolution = model.resolution().ok();
-            let family = resolution.and_then(|resolution| resolution.architecture);
-            if config.is_some_and(encodes) || family.is_some_and(|family| family.encodes) {
+            if encodes {
                 return vec!["embedding".to_owned()];
             }
             let is_other = || {
@@ -46,8 +49,9 @@ pub(crate) fn capabilities(model: &Model) -> Vec<String> {
     }
 }
 
-/// The capabilities of a GGUF file, as `ollama create` records it and its server then finds it.
-fn of_gguf(model: &Model) -> Vec<String> {
+/// The capabilities of a GGUF file, as `ollama create` records it and its server then finds it. An encoder completes no
+/// text, though Ollama says so where no kind of pooling is stated.
+fn of_gguf(model: &Model, encodes: bool) -> Vec<String> {
     let keys = model.metadata();
     let Some(architecture) = keys.str("general.architecture") else { return Vec::new() };
     if keys.str("general.type").is_some_and(|kind| kind != "model")
@@ -65,7 +69,8 @@ fn of_gguf(model: &Model) -> Vec<String> {
     };
     let mut layers = model.attachments().iter().filter(|layer| layer.kind == "projector");
     let projector = layers.find_map(|layer| Model::open(&layer.path).ok());
-    let facts = show::gguf_facts(keys, projector.as_ref().map(Model::metadata));
+    let mut facts = show::gguf_facts(keys, projector.as_ref().map(Model::metadata));
+    facts.pools |= encodes;
     shown_capabilities(&config, None, Some(&facts)).0
 }
 

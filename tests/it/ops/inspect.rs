@@ -40,6 +40,9 @@ fn parts_of_models_have_no_capabilities() {
         ops::summarize(&model).capabilities
     };
     assert_eq!(capabilities("model", "llama"), ["completion"]);
+    // Rerankers state no kind of pooling; of an architecture that is not known, nothing is.
+    assert_eq!(capabilities("model", "bert"), ["embedding"]);
+    assert!(capabilities("model", "pig").is_empty());
     assert!(capabilities("mmproj", "llama").is_empty());
     assert!(capabilities("model", "clip").is_empty());
     // Neither can an encoder that is followed by a decoder.
