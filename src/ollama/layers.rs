@@ -162,7 +162,8 @@ fn add_layers(
         let is_kept = |kind: &str| kind != "config" && !(is_given && kind == "projector");
         layers.extend(stored_layers(source.store(), |kind, _| is_kept(kind))?);
         if role == "model" && source.container() != OLLAMA.name {
-            layers.extend(known_format(store.metadata(), builder));
+            let template = store.metadata().str("tokenizer.chat_template").unwrap_or_default();
+            layers.extend(known_format(template, builder).unwrap_or_default());
         }
         check_projectors(model, new)?;
         let draft = add_files(new, &mut layers, builder)?;
@@ -196,15 +197,14 @@ fn merged_gguf(model: &Model, builder: &mut Builder) {
 }
 
 /// Ollama's template and stop words for a chat template that it knows.
-fn known_format(keys: &Metadata, builder: &mut Builder) -> Vec<NewDocument> {
-    let format = keys.str("tokenizer.chat_template").and_then(PromptFormat::of);
-    let Some(format) = format else { return Vec::new() };
+pub(super) fn known_format(template: &str, builder: &mut Builder) -> Option<Vec<NewDocument>> {
+    let format = PromptFormat::of(template)?;
     let name = format.name;
     builder.note(format!("adds Ollama's template {name}, which its chat template resembles"));
-    vec![
+    Some(vec![
         text_layer("template", format.go_template()),
         text_layer("params", stop_words(&format.stop())),
-    ]
+    ])
 }
 
 /// The stop words of an architecture. They go with the renderer and the parser that it gets.

@@ -3,21 +3,22 @@
 use crate::adapter::Adapter;
 use crate::json::{Json, Map};
 
-use super::layers::{NewLayers, dropped_prompt, stored_layers};
+use super::layers::{NewLayers, dropped_prompt, known_format, stored_layers};
 use super::quantization::OllamaModel;
 use super::runner;
 use super::show::base_config;
 use super::{QuantType, QuantTypeDescriptor};
 use crate::bytes::Text;
 use crate::container::OLLAMA;
-use crate::container::ollama::write::{DRAFT_DOCUMENTS, DRAFT_PREFIX, tensor_config};
-use crate::container::ollama::{ConfigSettings, DraftEntry};
+use crate::container::ollama::write::{DRAFT_DOCUMENTS, DRAFT_PREFIX, json_of, tensor_config};
+use crate::container::ollama::{ConfigBlob, ConfigSettings, DraftEntry};
 use crate::container::writer::NewDocument;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::{Model, Tensor};
 use crate::store::tensor::Segment;
 use crate::store::{Encoding, Part, Store};
+use crate::tokenizer::chat_templates_beside;
 use crate::write::{Builder, OutTensor, Output, Precision, choose, encoded, grouped, grouped_from};
 
 /// Ollama's rules for the dtypes of a model's tensors.
@@ -168,12 +169,31 @@ impl BlobModel<'_> {
             chat_template: template.unwrap_or_default(),
             ..new.settings.clone()
         };
-        let layers = new.edit(layers(store, new.draft.as_ref())?, &[])?;
-        layers.iter().cloned().for_each(|layer| builder.push_document(layer));
         let config = tensor_config(builder.documents(), types, &settings)?;
+        let mut layers = layers(store, new.draft.as_ref())?;
+        if settings.base.is_none() && new.template.is_none() {
+            layers.extend(self.template(&config, builder)?);
+        }
+        let layers = new.edit(layers, &[])?;
+        layers.iter().cloned().for_each(|layer| builder.push_document(layer));
         dropped_prompt(&layers, &config)?.into_iter().for_each(|note| builder.note(note));
         builder.push_document(config);
         Ok(())
+    }
+
+    /// Ollama's template for a model whose class has no renderer: without one, prompts are passed as they are.
+    fn template(&self, config: &NewDocument, builder: &mut Builder) -> Result<Vec<NewDocument>> {
+        let (embedded, standalone) = chat_templates_beside(self.model.store());
+        let template = [standalone, embedded].into_iter().find(|text| !text.is_empty());
+        let has_renderer = !ConfigBlob::parse(&json_of(config)?).renderer.is_empty();
+        let Some(template) = template.filter(|_| !has_renderer) else { return Ok(Vec::new()) };
+        Ok(known_format(&template, builder).unwrap_or_else(|| {
+            builder.note(
+                "the chat template is not used: Ollama has neither a renderer for this class nor a template that resembles \
+                 it, and passes prompts as they are; a template that is given is used",
+            );
+            Vec::new()
+        }))
     }
 
     /// Adds the tensors of a draft model, and returns its entry in the config.

@@ -204,7 +204,7 @@ pub(crate) fn tensor_config(
 }
 
 /// The content of a JSON document; `null` for a copy of a file, which is not read here.
-fn json_of(document: &NewDocument) -> Result<Json> {
+pub(crate) fn json_of(document: &NewDocument) -> Result<Json> {
     Ok(match &document.content {
         DocumentContent::Json(map) | DocumentContent::Config(map) => Json::Object(map.clone()),
         DocumentContent::Bytes(bytes) => Json::parse(bytes)

@@ -208,6 +208,39 @@ fn known_chat_templates_bring_layers() {
     assert_eq!(gguf_layers(&gguf("llama", &long), CreateOptions::new()).kinds(), "model v1+json");
 }
 
+/// Ollama's classes without a renderer pass prompts as they are, so that a model of tensor blobs needs a template.
+#[test]
+fn tensor_blobs_without_a_renderer_get_a_template() {
+    let weights = Safetensors::new().tensor("model.norm.weight", "F32", &[1], f32s(&[1.0])).build();
+    let of = |class: &str, template: &str, options: CreateOptions| {
+        let source = folder(&[
+            ("config.json", format!(r#"{{"architectures":["{class}"]}}"#).into_bytes()),
+            ("chat_template.jinja", template.as_bytes().to_vec()),
+            ("model.safetensors", weights.clone()),
+        ]);
+        let source = Model::open(source.path()).unwrap();
+        let store = tempfile::tempdir().unwrap();
+        let place = ollama::place("m", Some(store.path())).unwrap();
+        let plan = ops::create(&source, options).unwrap();
+        let notes = plan.notes.join("\n");
+        plan.run(&place, &WriteOptions::new().allow_incomplete(true)).unwrap();
+        let layers = Layers::read(&place);
+        (layers.text("template"), notes)
+    };
+    let chatml = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + \
+                  message['content'] + '<|im_end|>' + '\n'}}{% endfor %}";
+    let (template, notes) = of("LlamaForCausalLM", chatml, CreateOptions::new());
+    assert!(template.contains("<|im_start|>{{ .Role }}"), "{template}");
+    assert!(notes.contains("adds Ollama's template chatml"), "{notes}");
+    let (template, notes) = of("LlamaForCausalLM", "{{ messages }}", CreateOptions::new());
+    assert!(template.is_empty() && notes.contains("the chat template is not used"), "{notes}");
+    let (template, notes) = of("Qwen3MoeForCausalLM", chatml, CreateOptions::new());
+    assert!(template.is_empty() && !notes.contains("the chat template"), "{template} {notes}");
+    let given = CreateOptions::new().template("{{ .Prompt }}").unwrap();
+    let (template, notes) = of("LlamaForCausalLM", chatml, given);
+    assert!(template == "{{ .Prompt }}" && !notes.contains("resembles"), "{template} {notes}");
+}
+
 /// NVFP4 of compressed-tensors stays NVFP4, though a divisor has no exact factor.
 #[test]
 fn divisors_become_factors() {
