@@ -32,6 +32,11 @@ pub(super) struct QuantizedRows<'a> {
 const SATURATING: &[(DType, f32, f32)] =
     &[(DType::NVFP4, 2688.0, 3136.0), (DType::MLX_NVFP4, 2688.0, 3136.0)];
 
+/// Dtypes whose scales are computed from sums of squares, and the magnitude from which on these overflow, so that a block
+/// would be zeros. It is far beyond the range of their scales.
+const OVERFLOWING: [DType; 3] = [DType::Q3_K, DType::Q6_K, DType::IQ4_XS];
+const SQUARES: f32 = 1e18;
+
 /// Values that stay in a core's cache between two checks.
 const CACHED: usize = 16 << 10;
 
@@ -75,10 +80,13 @@ impl QuantizedRows<'_> {
     /// `Malformed` for NaN and infinities, `Unsupported` for finite values that the dtype would clip.
     pub(super) fn check_values(&self, bytes: &[u8], values: DType, first: usize) -> Result<()> {
         let limit = SATURATING.iter().find(|(dtype, ..)| *dtype == self.dtype);
-        let limit = limit.map(|(.., from)| *from);
+        let overflows = OVERFLOWING.contains(&self.dtype);
+        let limit = limit.map(|(.., from)| *from).or(overflows.then_some(SQUARES));
         let half = |most| first_above(cast(bytes), Wrapping(0x7fff_u16), Wrapping(most));
         let found = match values {
-            DType::F16 => half(limit.map_or(0x7bff, |from| f16::from_f32(from).to_bits())),
+            DType::F16 => {
+                half(limit.map_or(0x7bff, |from| f16::from_f32(from).to_bits().min(0x7bff)))
+            }
             DType::BF16 => half(limit.map_or(0x7f7f, |from| bf16::from_f32(from).to_bits())),
             _ => {
                 let most = limit.map_or(0x7f7f_ffff, f32::to_bits);

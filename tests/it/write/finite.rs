@@ -97,6 +97,18 @@ fn values_beyond_the_range_of_a_scale_are_refused() {
     }
 }
 
+/// The sums of squares from which some scales are computed overflow, so that the block would be zeros.
+#[test]
+fn values_whose_squares_overflow_are_refused() {
+    for file_type in TYPES {
+        for most in [2e18, 2e19, 3e38] {
+            let error = quantized(most, file_type, false).expect_err("a refusal");
+            assert!(error.to_string().contains("beyond the range"), "{file_type}: {error}");
+            quantized(most, file_type, true).expect("as asked for");
+        }
+    }
+}
+
 #[test]
 fn groups_of_mlx_are_checked_too() {
     let directory = |odd: f32| {
