@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::config::flags::{TensorFlag, tensor_flags};
 use crate::arch::{ModelConfig, Resolution};
-use crate::container::OLLAMA;
+use crate::container::{MLX, OLLAMA};
 use crate::engines::transformers;
 use crate::error::Result;
 use crate::json::{Json, Map};
@@ -19,22 +19,28 @@ use crate::store::{Encoding, Store};
 /// Names of kinds in older files.
 const OLDER_ROPES: &[&str] = &["su", "mrope"];
 
-/// The fault of a directory whose weights transformers and mlx-lm do not look for: no index lists them, and no name begins
-/// with `model`.
+/// The fault of a directory whose weights transformers does not look for: no index lists them, and they have another name.
+/// mlx-lm looks for names that begin with `model`.
 fn unopened(store: &Store) -> Option<String> {
     const INDEX: &str = "model.safetensors.index.json";
     let name = |file: &Path| Some(file.file_name()?.to_string_lossy().into_owned());
-    let mut names = store.files().filter_map(name);
-    let (first, has_index) = (names.next()?, store.path().join(INDEX).exists());
+    let names: Vec<String> = store.files().filter_map(name).collect();
+    let (first, has_index) = (names.first()?, store.path().join(INDEX).exists());
     let others = store.is_directory() && !has_index && store.encoding() == Encoding::Safetensors;
     // The files of a plan have no names yet.
-    let is_unknown = |name: &str| name.ends_with(".safetensors") && !name.starts_with("model");
-    (others && is_unknown(&first) && names.all(|name| is_unknown(&name))).then(|| {
-        format!(
-            "{first} is not opened by transformers, which looks for model.safetensors or the files of {INDEX}, nor by \
-             mlx-lm, which looks for model*.safetensors"
-        )
-    })
+    let is_other = |name: &String| name.ends_with(".safetensors") && name != "model.safetensors";
+    if !others || !names.iter().all(is_other) {
+        return None;
+    }
+    let by_mlx = names.iter().any(|name| name.starts_with("model"));
+    let looks = format!(
+        "{first} is not opened by transformers, which looks for model.safetensors or the files of {INDEX}"
+    );
+    match by_mlx {
+        false => Some(looks + ", nor by mlx-lm, which looks for model*.safetensors"),
+        true if store.container() == MLX.name => None,
+        true => Some(looks),
+    }
 }
 
 /// Faults of a directory's `config.json` and tensors, one sentence each.
