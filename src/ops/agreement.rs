@@ -328,6 +328,8 @@ impl PlannedDirectory<'_> {
             };
             let counts = match *key {
                 "sliding_window" => self.has_windows(),
+                // A class that reads the windows themselves needs no word that they are used.
+                "use_sliding_window" if self.has_windows() => false,
                 key if kept::is_unused(text, key) => false,
                 key if key.starts_with("rope.") => true,
                 key => transformers::changes_logits(model_type, key, value),

@@ -392,6 +392,8 @@ fn values_that_mlx_lm_does_not_compute_are_noted() {
     assert!(noted(json!({"model_type": "qwen2", "head_dim": 64}), query, said));
     assert!(!noted(json!({"model_type": "qwen2", "head_dim": 32}), query, "head_dim"));
     assert!(!noted(json!({"model_type": "llama", "head_dim": 64}), query, "head_dim"));
+    let said = "will not load this model: its class of olmo is for OLMo's older format";
+    assert!(noted(json!({"model_type": "olmo"}), query, said));
     let said = "will not load this model: its class of jamba requires a layer with attention";
     assert!(noted(json!({"model_type": "jamba", "num_experts": 2}), expert, said));
     assert!(!noted(jamba(2), expert, said));
