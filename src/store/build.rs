@@ -59,6 +59,8 @@ pub(crate) struct StoreBuilder {
     pub(crate) metadata: Metadata,
     pub(crate) documents: Vec<Document>,
     pub(crate) notes: Vec<Note>,
+    /// Whether the file is a shard of a model whose others are not opened.
+    pub(crate) is_shard: bool,
     /// Arrays whose values are refused, with the reason.
     refused: BTreeMap<u32, Box<str>>,
 }
@@ -78,6 +80,7 @@ impl StoreBuilder {
             metadata: Metadata::default(),
             documents: Vec::new(),
             notes: Vec::new(),
+            is_shard: false,
             refused: BTreeMap::new(),
         }
     }
@@ -430,6 +433,7 @@ impl Indexed {
             metadata: builder.metadata,
             documents: builder.documents,
             notes: builder.notes,
+            is_shard: builder.is_shard,
             refused: builder.refused,
         }
     }

@@ -65,6 +65,8 @@ pub(crate) struct Store {
     /// Files and their expected digests.
     digests: Vec<(PathBuf, String)>,
     notes: Vec<Note>,
+    /// Whether the file is a shard of a model whose others are not opened.
+    is_shard: bool,
     /// Arrays that are not numbers by themselves, with the reason why their values are refused: codes that
     /// no scheme joined with their scales, and weights with a factor that is not applied.
     refused: BTreeMap<u32, Box<str>>,
@@ -362,6 +364,11 @@ impl Store {
     /// The model's JSON documents that opening read.
     pub(crate) fn documents(&self) -> &[Document] {
         &self.documents
+    }
+
+    /// Whether the file is a shard of a model whose others are not opened.
+    pub(crate) fn is_shard(&self) -> bool {
+        self.is_shard
     }
 
     /// Remarks about a model that opened: broken format rules, files that were ignored.

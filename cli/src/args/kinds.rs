@@ -130,7 +130,11 @@ pub(super) fn is_adapter(word: &str) -> bool {
     // One that cannot be read is an adapter too: the command says why.
     let has = |name: &str| Path::new(path).join(name).is_file();
     let is_folder = || has("adapter_config.json") && !has("config.json");
-    !path.is_empty() && Path::new(path).exists() && (is_folder() || Adapter::open(path).is_ok())
+    let is_kind = |model: Model| model.metadata().str("general.type") == Some("adapter");
+    let is_cut = || OpenOptions::new().partial(true).open(path).is_ok_and(is_kind);
+    !path.is_empty()
+        && Path::new(path).exists()
+        && (is_folder() || Adapter::open(path).is_ok() || is_cut())
 }
 
 pub(super) fn is_model(path: &str) -> bool {

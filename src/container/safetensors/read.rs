@@ -83,6 +83,7 @@ pub(in super::super) fn open_file(
     let parsed = header::parse(source, options)?;
     if !alone {
         let part = resolve::part_of_set(parsed.source.path(), parsed.listing.len(), options);
+        builder.is_shard = part.is_some();
         builder.notes.extend(part);
     }
     let mut indexed = build(builder, vec![parsed])?;

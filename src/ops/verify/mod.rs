@@ -176,7 +176,8 @@ impl Examination {
         let adapter = AdapterCheck::of(model);
         found.faults.extend(of(Area::Names, adapter.fault));
         found.note = adapter.note.filter(|_| found.faults.is_empty());
-        if adapter.is_separate {
+        // The directory of a shard is the whole model, as a note says.
+        if adapter.is_separate || store.is_shard() {
             return Ok(found);
         }
         let resolution = match model.resolution() {

@@ -8,6 +8,7 @@ use crate::support::{
 };
 
 const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
+const LORA: &str = "tests/fixtures/lora/llama";
 const HF: &str = "assets/sample/hf";
 const TENSOR: &str = "blk.0.attn_q.weight";
 
@@ -66,6 +67,18 @@ fn an_adapter_of_pickles_is_named() {
             ran.err
         );
     }
+}
+
+/// An adapter that is cut short is one all the same.
+#[test]
+fn an_adapter_that_is_cut_short_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let adapter = support::root().join(LORA).join("adapter.gguf");
+    let whole = std::fs::read(adapter).expect("an adapter");
+    std::fs::write(path("cut.gguf"), &whole[..whole.len() - 64]).expect("a file");
+    let ran = run(&["merge", GGUF, &path("cut.gguf"), &path("out.gguf")]);
+    assert!(ran.err.contains("cut short"), "{}", ran.err);
 }
 
 /// The pattern of the advice is that of the model's own tensors, and it works.

@@ -79,6 +79,11 @@ fn shards_stand_for_their_model() {
     let words: Vec<&str> = ["verify"].into_iter().chain(shards.iter().map(|it| &**it)).collect();
     let said = printed(&words);
     assert_eq!((said.lines().count(), said.contains("shards: ok: ")), (1, true), "{said}");
+    // One is compared with its digest, and lacks what the others have.
+    let refused = run(&["verify", &shards[0], "--sha256", &"0".repeat(64)]).out;
+    let digest = refused.split_once("the SHA-256 ").expect("a digest").1;
+    let said = printed(&["verify", &shards[0], "--sha256", &digest[..64]]);
+    assert!(said.contains("1 digest") && said.contains("shard 1 of 3"), "{said}");
 }
 
 /// A reader of the lines of many files sees the one that does not open.
