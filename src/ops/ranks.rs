@@ -39,6 +39,19 @@ pub(super) fn check(
     Err(Error::unsupported(fault).advise("write a directory of safetensors files"))
 }
 
+/// A note on tensors that vLLM joins, and that stay separate.
+pub(super) fn separate(tensors: &[Tensor], fusions: &[&Fusion]) -> Option<String> {
+    let others = JOINED.iter().filter(|(name, ..)| fusions.iter().all(|own| own.name != *name));
+    let has = |member: &&str| tensors.iter().any(|tensor| tensor.name().contains(*member));
+    let found = others.filter(|(_, members, _)| members.iter().all(has));
+    let found: Vec<_> = found.map(|(name, _, whole)| (*name, whole.trim_matches('.'))).collect();
+    let names = found.iter().map(|(_, whole)| *whole).collect::<Vec<_>>().join(" and ");
+    let fusions = found.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",");
+    (!found.is_empty()).then(|| {
+        format!("vLLM has {names} as one tensor each: the shares have their parts, which `fuse` joins ({fusions})")
+    })
+}
+
 /// Joins tensors that belong together. A tensor without all of the others stays alone, and so does an
 /// expert.
 pub(super) fn joined(tensors: Vec<Tensor>, fusions: &[&Fusion]) -> Result<Vec<Tensor>> {

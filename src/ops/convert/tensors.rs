@@ -128,6 +128,9 @@ impl Conversion<'_> {
             }
             false => Default::default(),
         };
+        if options.mesh.is_some() {
+            ranks::separate(&tensors, &options.fusions).into_iter().for_each(|it| builder.note(it));
+        }
         let tensors = experts::stacked(ranks::joined(tensors, &options.fusions)?, writer)?;
         Ok(Share { rank: None, tensors, in_mxfp4, why_plain })
     }

@@ -181,6 +181,10 @@ fn decoded_parts_are_noted() {
 fn joined_tensors_have_the_rows_of_each() {
     let model = Model::open(sample("hf")).unwrap();
     let fusions: Vec<_> = FUSIONS.iter().collect();
+    let notes = |options: &ConvertOptions| ops::convert(&model, options).unwrap().notes.join("\n");
+    let parts = "vLLM has qkv_proj and gate_up_proj as one tensor each";
+    assert!(notes(&shares("tp=2")).contains(parts), "{}", notes(&shares("tp=2")));
+    assert!(!notes(&shares("tp=2").fuse(&fusions)).contains("vLLM"));
     let folder = write(&model, &shares("tp=2").fuse(&fusions)).unwrap();
     for rank in 0..2 {
         let found = of_rank(&folder.path().join("out"), rank);
