@@ -170,7 +170,7 @@ fn choose_listed(
         // Seen in transformers 5.24 and mlx-lm 0.32.2.
         if strays.contains(&ALONE) && map.files.iter().all(|file| file != ALONE) {
             let text = format!(
-                "transformers and mlx-lm read {ALONE} in place of the files of the index: move it away"
+                "transformers reads {ALONE} in place of the files of the index, mlx-lm reads it too: move it away"
             );
             notes.push(Note::new(folder, text));
         }

@@ -302,7 +302,11 @@ impl Models<'_> {
         match source.as_str() {
             Some("union") => Ok(VocabularySource::Union),
             Some("base") => Ok(VocabularySource::Base),
-            Some(name) => Ok(VocabularySource::Model(self.merged(name)?)),
+            // Recipes of 2023 have a word before the name.
+            Some(name) => {
+                let name = name.strip_prefix("model:").unwrap_or(name);
+                Ok(VocabularySource::Model(self.merged(name)?))
+            }
             None => Err(lacks("source")),
         }
     }

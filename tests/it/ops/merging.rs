@@ -555,6 +555,8 @@ fn vocabularies_are_united() {
     close(&found[300], &a[300]);
     close(&found[301], &mixed(&a[301], &b[300]));
     close(&found[512], &b[511]);
+    let model = merged("tokenizer_source: model:other\n").expect("a recipe of 2023");
+    assert_eq!(rows(&model).len(), 513);
     let model = merged(
         "tokenizer: {source: other, tokens: {<new>: {source: {kind: model_token, model: hf, \
         token_id: 5}, force: true}}}\n",
