@@ -147,11 +147,11 @@ WAYS = [
     ("safetensors", ["convert", "--to", "safetensors"], False),
     ("safetensors-F32", ["convert", "--to", "safetensors", "--dtype", "F32"], True),
     ("mlx", ["convert", "--to", "mlx"], False),
-    ("mlx-4", ["quantize", "--mlx", "4"], False),
-    ("mlx-8-32", ["quantize", "--mlx", "8,32"], False),
-    ("mlx-mxfp4", ["quantize", "--mlx", "4,32,mxfp4"], False),
-    ("mlx-nvfp4", ["quantize", "--mlx", "4,16,nvfp4"], False),
-    ("mlx-mxfp8", ["quantize", "--mlx", "8,32,mxfp8"], False),
+    ("mlx-4", ["quantize", "--allow-requantize", "--mlx", "4"], False),
+    ("mlx-8-32", ["quantize", "--allow-requantize", "--mlx", "8,32"], False),
+    ("mlx-mxfp4", ["quantize", "--allow-requantize", "--mlx", "4,32,mxfp4"], False),
+    ("mlx-nvfp4", ["quantize", "--allow-requantize", "--mlx", "4,16,nvfp4"], False),
+    ("mlx-mxfp8", ["quantize", "--allow-requantize", "--mlx", "8,32,mxfp8"], False),
 ] + [
     (name, ["quantize", "--allow-requantize", "--type", name], False)
     for name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K", "IQ3_S", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "Q1_0", "Q2_0", "F16", "BF16")
