@@ -89,7 +89,8 @@ impl GgufDraft {
             false => rankers::in_gguf(model, &mut keys)?,
         };
         let ranks = words.is_some();
-        let GgufModules { tensors: dense, losses } = modules::in_gguf(model, &mut keys, ranks)?;
+        let GgufModules { tensors: dense, losses, note: of_vectors } =
+            modules::in_gguf(model, &mut keys, ranks)?;
         for view in dense {
             tensors.push(OutTensor::new(view.name(), output(&view, translated, precision)?));
         }
@@ -112,6 +113,7 @@ impl GgufDraft {
         notes.extend(verify::ignored_in_class(model)?);
         notes.extend(repeated::note(&repeated, "llama.cpp"));
         notes.extend(modules::notes(model, |_| false)?);
+        notes.extend(of_vectors.map(str::to_owned));
         // Tensors of other models, and those that follow from the config, have another reason.
         let lost = |(name, reason): &(String, String)| (reason == NAMELESS).then(|| name.clone());
         let lost = left_out.iter().filter_map(lost).collect();

@@ -32,6 +32,8 @@ pub(super) struct GgufModules {
     pub(super) tensors: Vec<Tensor>,
     /// The modules that GGUF has no place for, so that embeddings differ.
     pub(super) losses: Vec<String>,
+    /// What llama.cpp's programs do with the vectors.
+    pub(super) note: Option<&'static str>,
 }
 
 /// Translates a directory's modules to GGUF. Sets the keys of the dense layers. `ranks` says whether the file has the rows
@@ -61,6 +63,12 @@ pub(super) fn in_gguf(model: &Model, keys: &mut KeyValues, ranks: bool) -> Resul
             kind => format!("the module {} ({kind})", module.folder),
         };
         found.losses.push(format!("it has no place for {lost}"));
+    }
+    let has = |kind: &str| modules.iter().any(|module| module.kind == kind);
+    if has("Pooling") && !has("Normalize") && !ranks {
+        let note =
+            "modules.json has no Normalize, but llama.cpp's programs normalize vectors by default";
+        found.note = Some(note);
     }
     if !modules.is_empty() {
         let settings = model.read_document("config_sentence_transformers.json")?;

@@ -313,6 +313,7 @@ fn poolers_take_no_part_in_poolings() {
     assert!(!notes.contains("./"), "{notes}");
     assert_eq!(number(&Model::open(&path).expect("a GGUF file"), "bert.pooling_type"), Some(1));
     assert!(!said(&notes) && notes.contains("pooler"), "{notes}");
+    assert!(notes.contains("modules.json has no Normalize"), "{notes}");
 }
 
 /// Older embedders have a folder for the weights too. What is read without the others is told.
