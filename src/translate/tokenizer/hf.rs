@@ -215,6 +215,11 @@ fn add_settings(
     if let Some(longest) = longest {
         config.insert("model_max_length".to_owned(), longest.into());
     }
+    // Without this, transformers gives both texts of a pair the same type.
+    if store.metadata().u64("tokenizer.ggml.token_type_count").is_some_and(|count| count > 1) {
+        let names = json!(["input_ids", "token_type_ids", "attention_mask"]);
+        config.insert("model_input_names".to_owned(), names);
+    }
     // The class that takes all its settings from tokenizer.json.
     config.insert("tokenizer_class".to_owned(), "PreTrainedTokenizerFast".into());
 }

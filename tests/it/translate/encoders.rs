@@ -17,6 +17,11 @@ use weighbridge::{DType, Model, OpenOptions, Strictness, WriteOptions};
 const POSITIONS: u64 = 12;
 
 fn bert(tokenizer: &str) -> Gguf {
+    with_types(tokenizer, 1)
+}
+
+/// The same with a number of token types.
+fn with_types(tokenizer: &str, types: u32) -> Gguf {
     let mut file = Gguf::new()
         .key("general.architecture", Kv::text("bert"))
         .key("bert.block_count", Kv::U32(1))
@@ -27,12 +32,12 @@ fn bert(tokenizer: &str) -> Gguf {
         .key("bert.attention.layer_norm_epsilon", Kv::F32(1e-5))
         .key("bert.attention.causal", Kv::Bool(false))
         .key("tokenizer.ggml.model", Kv::text(tokenizer))
-        .key("tokenizer.ggml.token_type_count", Kv::U32(1))
+        .key("tokenizer.ggml.token_type_count", Kv::U32(types))
         .key("tokenizer.ggml.padding_token_id", Kv::U32(1));
     for (name, shape) in [
         ("token_embd.weight", &[10, 8][..]),
         ("position_embd.weight", &[POSITIONS, 8]),
-        ("token_types.weight", &[1, 8]),
+        ("token_types.weight", &[u64::from(types), 8]),
         ("token_embd_norm.weight", &[8]),
         ("token_embd_norm.bias", &[8]),
         ("blk.0.attn_q.weight", &[8, 8]),
@@ -194,6 +199,29 @@ const UNIGRAM: &str = r#"{
         ["▁a", -4.0], ["b", -5.5]
     ]}
 }"#;
+
+/// A tokenizer tells the texts of a pair apart, if the model has several types of tokens: without the key, transformers'
+/// gives them one type, and a reranker other scores.
+#[test]
+fn pairs_have_types() {
+    let tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "\u{2581}a", "b", "c", "d", "e", "f"];
+    for types in [1, 2] {
+        let file = with_types("bert", types)
+            .key("tokenizer.ggml.tokens", Kv::Array(8, tokens.map(Kv::text).to_vec()))
+            .key("tokenizer.ggml.cls_token_id", Kv::U32(2))
+            .key("tokenizer.ggml.seperator_token_id", Kv::U32(3))
+            .key("tokenizer.ggml.unknown_token_id", Kv::U32(1));
+        let folder = folder(&[("x.gguf", file.build())]);
+        written(&folder, "x.gguf", "x", &SAFETENSORS);
+        let config = std::fs::read(folder.path().join("x/tokenizer_config.json")).expect("a file");
+        let config: Json = serde_json::from_slice(&config).expect("JSON");
+        let names = &config["model_input_names"];
+        match types {
+            1 => assert!(names.is_null(), "{names}"),
+            _ => assert_eq!(names[1], "token_type_ids"),
+        }
+    }
+}
 
 /// T5's tokenizer in llama.cpp, with tokens for the last rows that no text has.
 #[test]
