@@ -288,7 +288,10 @@ impl Footprint {
             None => (0..layers).map(|layer| without_plan(model, config, layer)).collect(),
         };
         match kept {
-            Ok(kept) => footprint.kept = kept,
+            Ok(mut kept) => {
+                as_in_llama_cpp(model, config, &mut kept);
+                footprint.kept = kept;
+            }
             Err(reason) => footprint.unknown = Some(reason),
         }
         if let Some(Plan { encoder: Some(encoder), .. }) = &plan {
@@ -495,6 +498,24 @@ impl Footprint {
 
 /// llama.cpp has a multiple of so many positions.
 const CELLS: u64 = 256;
+
+/// The positions of a chunk in llama.cpp, whatever the model has (src/models/llama4.cpp).
+const CHUNK: usize = 8192;
+
+/// In a GGUF file, the windows that the keys of llama.cpp do not state have no effect: it keeps every position.
+fn as_in_llama_cpp(model: &Model, config: &ModelConfig, layers: &mut [Kept]) {
+    let architecture = model.metadata().str("general.architecture").unwrap_or_default();
+    let states = |key: &str| model.metadata().get(&format!("{architecture}.{key}")).is_some();
+    if model.encoding() != Encoding::Gguf || states("attention.sliding_window") {
+        return;
+    }
+    for (number, kept) in (0..).zip(layers) {
+        if let Kept::Rows { window, .. } = kept {
+            let is_chunk = matches!(config.layer_kind(number), Some(LayerKind::Chunked));
+            *window = window.filter(|_| is_chunk).map(|_| CHUNK);
+        }
+    }
+}
 
 /// The state that a layer keeps, by its plan.
 fn of_plan(model: &Model, plan: &Plan, layer: &LayerPlan) -> Kept {

@@ -269,6 +269,28 @@ fn the_cache_of_an_unknown_directory_follows_from_its_config() {
     assert_eq!(found["rooms"][0]["fits"], Value::Null);
 }
 
+/// llama.cpp keeps every position of a model whose architecture in GGUF has no window, though the file keeps the config
+/// that has one.
+#[test]
+fn windows_that_llama_cpp_does_not_have() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::create_dir(path("hf")).expect("a folder");
+    for (name, bytes) in support::contents(&support::root().join("assets/sample/hf")) {
+        std::fs::write(folder.path().join("hf").join(name), bytes).expect("a file");
+    }
+    let config = std::fs::read(path("hf/config.json")).expect("a config");
+    let mut config: Value = serde_json::from_slice(&config).expect("JSON");
+    config["model_type"] = "mistral".into();
+    config["architectures"] = json!(["MistralForCausalLM"]);
+    config["sliding_window"] = 64.into();
+    std::fs::write(path("hf/config.json"), config.to_string()).expect("a file");
+    assert_eq!(run(&["convert", &path("hf"), &path("x.gguf")]).status, Some(0));
+    let cache = |at: &str| json(&["memory", at, "--context", "4096", "--json"])["cache"].clone();
+    assert_eq!(cache(&path("x.gguf")), cache("assets/sample/hf"));
+    assert!(cache(&path("hf")).as_u64() < cache("assets/sample/hf").as_u64());
+}
+
 /// Arrays of a scheme that is not decoded belong to layers, whose cache follows from the config.
 #[test]
 fn the_cache_of_a_scheme_that_is_not_decoded() {
