@@ -53,7 +53,8 @@ pub(super) fn faults(store: &Store, resolution: &Resolution, config: &ModelConfi
     let mut faults = Vec::new();
     faults.extend(unopened(store));
     if root.get("model_type").and_then(Json::as_str).is_none_or(str::is_empty) {
-        let fault = "config.json states no model_type, by which transformers and mlx-lm find their classes";
+        let fault =
+            "config.json states no model_type, by which transformers and mlx-lm find their classes";
         faults.push(fault.to_owned());
     }
     if store.container() == OLLAMA.name {
