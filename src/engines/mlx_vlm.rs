@@ -14,8 +14,8 @@ pub(crate) struct Class {
     pub(crate) joins_latent: bool,
     /// Whether the class has no other names than transformers'.
     pub(crate) keeps_names: bool,
-    /// Whether the names of the language model's tensors have no `model.`.
-    pub(crate) is_bare: bool,
+    /// Whether those of the language model begin with `language_model.`, where transformers has `model.text_model.`.
+    pub(crate) renames_text: bool,
     /// Whether those of the vision model have `vision_model.`.
     pub(crate) wraps_tower: bool,
     /// Whether those of the vision model begin with `vision_tower.`, where transformers has `visual.`.
@@ -52,7 +52,7 @@ impl Class {
                 "head=own" => class.is_untied = true,
                 "latent=joined" => class.joins_latent = true,
                 "names=kept" => class.keeps_names = true,
-                "text=bare" => class.is_bare = true,
+                "text=renamed" => class.renames_text = true,
                 "tower=wrapped" => class.wraps_tower = true,
                 "visual=renamed" => class.renames_visual = true,
                 "config=flat" => class.is_flat = true,

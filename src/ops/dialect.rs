@@ -648,11 +648,11 @@ fn within(
     class: Option<&mlx_vlm::Class>,
 ) -> String {
     let in_mlx = dialect == Dialect::Mlx;
+    let renames = class.is_some_and(|class| class.renames_text);
     let (model, outer) = match in_mlx || architecture.outer_head {
-        true if in_mlx && class.is_some_and(|class| class.is_bare) => {
-            ("language_model.", "language_model.")
-        }
+        true if in_mlx && renames => ("language_model.", "language_model."),
         true => ("language_model.model.", "language_model."),
+        false if renames => ("model.text_model.", ""),
         false => ("model.language_model.", ""),
     };
     // The published files of some have the names of a language model, and some classes have no others.

@@ -78,7 +78,7 @@ fn language_models_without_a_module() {
     assert_eq!(mlx.config["text_config"]["tie_word_embeddings"], false);
     let back = Written::of(&mlx.path, &SAFETENSORS);
     assert!(!back.names.iter().any(|name| name.contains("lm_head")), "{:?}", back.names);
-    assert!(back.names.contains(&"model.language_model.norm.weight".to_owned()));
+    assert!(back.names.contains(&"model.text_model.norm.weight".to_owned()), "{:?}", back.names);
 }
 
 /// The class of Qwen3-VL has the names that mlx-vlm's converter writes, and the `model_type` of transformers 4.
