@@ -378,15 +378,19 @@ impl PlannedDirectory<'_> {
     /// A note on values with which mlx-lm's class does not load the model.
     fn not_loaded(&self, config: &Map<String, Json>) -> Option<String> {
         let (text, model_type) = (Level::Text.of(config), Level::Text.model_type(config));
-        let checks = self.conditions(model_type).flat_map(|one| &one.loads);
-        let faults: Vec<String> = mlx_lm::faults(checks, text)
-            .into_iter()
-            .map(str::to_owned)
-            .chain(self.odd_rope())
-            .chain(self.other_heads(model_type))
-            .collect();
-        let first = "mlx-lm will not load this model: its class of";
-        (!faults.is_empty()).then(|| format!("{first} {model_type} {}", faults.join("; it ")))
+        let faults = |of: &str, stated: &Map<String, Json>| {
+            let checks = self.conditions(of).flat_map(|one| &one.loads);
+            mlx_lm::faults(checks, stated).into_iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let note = |of: &str, faults: &[String]| {
+            let first = "mlx-lm will not load this model: its class of";
+            (!faults.is_empty()).then(|| format!("{first} {of} {}", faults.join("; it ")))
+        };
+        let mut of_text = faults(model_type, text);
+        of_text.extend(self.odd_rope().into_iter().chain(self.other_heads(model_type)));
+        let outer = Level::Outer.model_type(config);
+        let of_outer = || note(outer, &faults(outer, config));
+        note(model_type, &of_text).or_else(|| (outer != model_type).then(of_outer).flatten())
     }
 
     /// The fault of a class that computes the width of a head from the others.

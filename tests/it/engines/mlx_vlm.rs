@@ -206,7 +206,18 @@ fn models_that_mlx_vlm_does_not_load() {
         assert!(notes.contains(expected), "{notes}");
     }
     let notes = told(llava, ["llava", "llama", "clip_vision_model"]);
-    assert!(!notes.contains("mlx-vlm"), "{notes}");
+    assert!(!notes.contains("mlx-vlm") && !notes.contains("will not load"), "{notes}");
+}
+
+/// mlx-lm's class of LLaVA has the layers of Llama, whatever language model config.json names.
+#[test]
+fn language_models_that_mlx_lm_does_not_load() {
+    let config = config("LlavaForConditionalGeneration", "llava", "qwen2", "siglip_vision_model");
+    let files = model(&config, "language_model.model.", &["vision_tower.post_layernorm.weight"]);
+    let notes = Written::of(files.path(), &MLX).notes.join("; ");
+    let expected =
+        "mlx-lm will not load this model: its class of llava has a Llama, without biases";
+    assert!(notes.contains(expected), "{notes}");
 }
 
 /// A model with a layer of Llama and a tensor of a vision model.
