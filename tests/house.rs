@@ -228,11 +228,13 @@ const PINNED: [(&str, &str); 4] = [
 ];
 
 /// The files of facts that were read in sources, or by another package, and the versions that they name.
-const NOT_INSTALLED: [(&str, &str); 3] = [
+const NOT_INSTALLED: [(&str, &str); 4] = [
     // A newer llama.cpp than that of the package knows more names.
     ("llama.cpp/names.txt", "llama.cpp of October 2026 (xllamacpp 2026.10.11549)."),
     // Read in the sources of the tool for images.
     ("llama.cpp/projectors.txt", "llama.cpp 0024aa74 (tools/mtmd/clip.cpp, "),
+    // The package requires others that read images.
+    ("mlx-vlm/", "mlx-vlm 0.7.10."),
     // Ollama is no package.
     ("ollama/", "Ollama fb307609 (2026-08-21)."),
 ];

@@ -23,10 +23,6 @@ pub(crate) struct Class {
     /// Whether the class computes the width of a head from the others, whatever `config.json` states.
     pub(crate) derives_head_width: bool,
     untied: bool,
-    /// The same for mlx-vlm's class, which runs models with vision towers.
-    untied_with_towers: bool,
-    /// Whether mlx-vlm's class has keys and values of latent attention in one matrix, which mlx-lm's has in two.
-    joined_with_towers: bool,
     tied: bool,
     /// Whether the output of attention has a bias where the flag of queries, keys and values is true.
     biases_output: bool,
@@ -94,8 +90,6 @@ impl Class {
                 "inner" => class.inner = true,
                 "wraps" => class.wraps = true,
                 "untied" => class.untied = true,
-                "towers=untied" => class.untied_with_towers = true,
-                "towers=joined" => class.joined_with_towers = true,
                 "tied" => class.tied = true,
                 "unbiased" => class.is_unbiased = true,
                 "heads=derived" => class.derives_head_width = true,
@@ -131,16 +125,6 @@ pub(crate) fn has_class(model_type: &str) -> bool {
 /// the embedding.
 pub(crate) fn is_untied(model_type: &str) -> bool {
     class(model_type).is_some_and(|class| class.untied)
-}
-
-/// Whether mlx-vlm's class of a `model_type` has an output matrix of its own.
-pub(crate) fn is_untied_with_towers(model_type: &str) -> bool {
-    class(model_type).is_some_and(|class| class.untied_with_towers)
-}
-
-/// Whether mlx-vlm's class of a `model_type` reads keys and values of latent attention from one matrix.
-pub(crate) fn is_joined_with_towers(model_type: &str) -> bool {
-    class(model_type).is_some_and(|class| class.joined_with_towers)
 }
 
 /// Whether the class of a `model_type` has no output matrix, and always uses the embedding.

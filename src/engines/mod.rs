@@ -8,6 +8,7 @@
 pub(crate) mod expression;
 pub(crate) mod llama_cpp;
 pub(crate) mod mlx_lm;
+pub(crate) mod mlx_vlm;
 pub(crate) mod ollama;
 pub(crate) mod transformers;
 

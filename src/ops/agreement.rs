@@ -11,7 +11,7 @@ use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::config::flags::tensor_flags;
 use crate::arch::{Dialect, canonical_names, family, kept};
 use crate::dtype::DType;
-use crate::engines::{mlx_lm, transformers};
+use crate::engines::{mlx_lm, mlx_vlm, transformers};
 use crate::error::{AdvisedOption, Error, Result};
 use crate::model::{EMBEDDING, Model, OUTPUT, Tensor};
 use crate::store::Encoding;
@@ -76,13 +76,16 @@ impl PlannedDirectory<'_> {
                 }
             }
         }
+        // A model that mlx-lm has no class for is judged by the reader of the directory.
         if self.dialect == Dialect::Mlx
-            && is_class(config, mlx_lm::is_joined_with_towers)
+            && mlx_lm::has_class(Level::Outer.model_type(config))
+            && let Some(fault) = mlx_vlm::class_of(config).and_then(|class| class.fault(config))
             && self.model.resolution()?.has_towers()
         {
-            let note = "mlx-lm loads the language model; mlx-vlm, which runs the vision model, does not load the directory: \
-                        its class has kv_b_proj, which mlx-lm splits";
-            notes.push(note.to_owned());
+            notes.push(format!(
+                "mlx-lm loads the language model; mlx-vlm, which runs the vision model, does not load the directory: \
+                 its class {fault}"
+            ));
         }
         notes.extend(self.doubles(tensors));
         notes.extend(match self.not_loaded(config) {
@@ -159,7 +162,8 @@ impl PlannedDirectory<'_> {
         let in_mlx = self.dialect == Dialect::Mlx;
         let always = in_mlx && is_class(mlx_lm::is_tied);
         let has_towers = in_mlx && self.model.resolution()?.has_towers();
-        let for_towers = has_towers && is_class(mlx_lm::is_untied_with_towers);
+        let is_untied_in_mlx_vlm = mlx_vlm::class_of(config).is_some_and(|class| class.is_untied);
+        let for_towers = has_towers && is_untied_in_mlx_vlm;
         let never = in_mlx && (is_class(mlx_lm::is_untied) || for_towers);
         let mut inner_first = Level::all(config).iter().rev();
         let stated = inner_first.find_map(|level| level.of(config).get(TIED)?.as_bool());
@@ -169,7 +173,7 @@ impl PlannedDirectory<'_> {
                 // mlx-lm requires a copy of some classes, which is not tied.
                 let copied = source == Dialect::Mlx
                     && self.dialect != Dialect::Mlx
-                    && (is_class(mlx_lm::is_untied) || is_class(mlx_lm::is_untied_with_towers));
+                    && (is_class(mlx_lm::is_untied) || is_untied_in_mlx_vlm);
                 let outer = Level::all(config).first().map(|level| level.model_type(config));
                 let usual = || outer.and_then(transformers::ties_by_default);
                 let may_be_equal = always || copied || stated.or_else(usual) == Some(true);
@@ -234,7 +238,7 @@ impl PlannedDirectory<'_> {
     /// Whether the class of the config generates text, and so has an output matrix.
     fn generates(&self, config: &Map<String, Json>) -> bool {
         if self.dialect == Dialect::Mlx {
-            return is_class(config, mlx_lm::has_class);
+            return is_class(config, mlx_lm::has_class) || mlx_vlm::class_of(config).is_some();
         }
         const ENDS: [&str; 3] = ["ForCausalLM", "LMHeadModel", "ForConditionalGeneration"];
         let classes = config.get("architectures").and_then(Json::as_array);
@@ -377,15 +381,19 @@ impl PlannedDirectory<'_> {
     /// A note on values with which mlx-lm's class does not load the model.
     fn not_loaded(&self, config: &Map<String, Json>) -> Option<String> {
         let (text, model_type) = (Level::Text.of(config), Level::Text.model_type(config));
-        let checks = self.conditions(model_type).flat_map(|one| &one.loads);
-        let faults: Vec<String> = mlx_lm::faults(checks, text)
-            .into_iter()
-            .map(str::to_owned)
-            .chain(self.odd_rope())
-            .chain(self.other_heads(model_type))
-            .collect();
-        let first = "mlx-lm will not load this model: its class of";
-        (!faults.is_empty()).then(|| format!("{first} {model_type} {}", faults.join("; it ")))
+        let faults = |of: &str, stated: &Map<String, Json>| {
+            let checks = self.conditions(of).flat_map(|one| &one.loads);
+            mlx_lm::faults(checks, stated).into_iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let note = |of: &str, faults: &[String]| {
+            let first = "mlx-lm will not load this model: its class of";
+            (!faults.is_empty()).then(|| format!("{first} {of} {}", faults.join("; it ")))
+        };
+        let mut of_text = faults(model_type, text);
+        of_text.extend(self.odd_rope().into_iter().chain(self.other_heads(model_type)));
+        let outer = Level::Outer.model_type(config);
+        let of_outer = || note(outer, &faults(outer, config));
+        note(model_type, &of_text).or_else(|| (outer != model_type).then(of_outer).flatten())
     }
 
     /// The fault of a class that computes the width of a head from the others.
@@ -508,7 +516,8 @@ fn is_class(config: &Map<String, Json>, test: fn(&str) -> bool) -> bool {
 
 /// The name of the output matrix beside an embedding of this name.
 fn head_name(embedding: &str) -> String {
-    const HEADS: [(&str, &str); 3] = [
+    const HEADS: [(&str, &str); 4] = [
+        ("language_model.embed_tokens.weight", "language_model.lm_head.weight"),
         ("model.embed_tokens.weight", "lm_head.weight"),
         ("model.wte.weight", "lm_head.weight"),
         ("embed_in.weight", "embed_out.weight"),

@@ -11,6 +11,7 @@ use crate::arch::{
 };
 use crate::container::safetensors::stored_unquantized;
 use crate::dtype::DType;
+use crate::engines::mlx_vlm;
 use crate::error::{AdvisedOption, Error, Result};
 use crate::json::Json;
 use crate::model::Model;
@@ -201,6 +202,7 @@ fn translated(
         sharding,
         changes_experts,
         has_tower: is_whole_image_model(model, resolution, dialect),
+        class: in_mlx_vlm(store),
         config: model.config().ok().map(|config| config.of_rank(sharding.tensor.count)),
     };
     let mut named = TranslatedTensors::default();
@@ -340,6 +342,8 @@ struct Translation<'t> {
     sharding: &'t Sharding,
     /// Whether the tensors of the vision tower are translated too.
     has_tower: bool,
+    /// The class of mlx-vlm, where it has other names.
+    class: Option<&'static mlx_vlm::Class>,
     config: Option<ModelConfig>,
 }
 
@@ -357,9 +361,13 @@ impl Translation<'_> {
             }
             let bare = self.resolution.bare(&auxiliary.stored);
             let name = bare.as_ref();
-            let is_kept = self.architecture.mlx_keeps_tower_names;
+            let is_kept = self.architecture.mlx_keeps_tower_names
+                || self.class.is_some_and(|class| class.keeps_names);
             let short = name.strip_prefix("model.").filter(|_| !is_kept);
-            let name = short.filter(|_| self.dialect == Dialect::Mlx).unwrap_or(name);
+            let in_mlx = self.dialect == Dialect::Mlx;
+            let name = short.filter(|_| in_mlx).unwrap_or(name);
+            let of_class = self.class.and_then(|class| class.of_vision_model(name, in_mlx));
+            let name = of_class.as_deref().unwrap_or(name);
             named.tensors.push(self.model.stored_tensor(&auxiliary.stored)?.named(name));
         }
         Ok(())
@@ -412,7 +420,7 @@ impl Translation<'_> {
         named: &mut TranslatedTensors,
     ) -> Result<()> {
         let name = &match self.has_tower {
-            true => within(name, self.architecture, self.dialect),
+            true => within(name, self.architecture, self.dialect, self.class),
             false => name.clone(),
         };
         // Experts that are stored as one tensor are separated.
@@ -611,26 +619,45 @@ fn model_type(store: &Store, resolution: &Resolution) -> Result<String> {
     Ok(architecture_name(store)?.map_or_else(String::new, |named| named.value))
 }
 
+/// mlx-vlm's class of a directory.
+fn in_mlx_vlm(store: &Store) -> Option<&'static mlx_vlm::Class> {
+    store.document("config.json")?.as_object().and_then(mlx_vlm::class_of)
+}
+
 /// Whether the directory is written as that of a model with images, whose language model is a part:
 /// for mlx-lm if `config.json` is that of such a model, and for transformers if the vision or audio
 /// model is there too.
 fn is_whole_image_model(model: &Model, resolution: &Resolution, dialect: Dialect) -> bool {
     let config = model.store().document("config.json");
     let nested = config.is_some_and(|config| config.get("text_config").is_some());
+    let has_towers = resolution.has_towers();
+    // Of these, `config.json` has the keys of the language model at its top.
+    let flat = has_towers && in_mlx_vlm(model.store()).is_some_and(|class| class.is_flat);
     match dialect {
-        Dialect::Mlx => nested,
-        Dialect::HuggingFace => nested && resolution.has_towers(),
+        Dialect::Mlx => nested || flat,
+        Dialect::HuggingFace => nested && has_towers || flat,
         Dialect::Gguf | Dialect::Publisher => false,
     }
 }
 
 /// The name of a language model's tensor in a model with images.
-fn within(name: &str, architecture: &Architecture, dialect: Dialect) -> String {
-    let (model, outer) = match dialect == Dialect::Mlx || architecture.outer_head {
+fn within(
+    name: &str,
+    architecture: &Architecture,
+    dialect: Dialect,
+    class: Option<&mlx_vlm::Class>,
+) -> String {
+    let in_mlx = dialect == Dialect::Mlx;
+    let renames = class.is_some_and(|class| class.renames_text);
+    let (model, outer) = match in_mlx || architecture.outer_head {
+        true if in_mlx && renames => ("language_model.", "language_model."),
         true => ("language_model.model.", "language_model."),
+        false if renames => ("model.text_model.", ""),
         false => ("model.language_model.", ""),
     };
-    if name.starts_with("language_model.") {
+    // The published files of some have the names of a language model, and some classes have no others.
+    let stays = |class: &mlx_vlm::Class| if in_mlx { class.keeps_names } else { class.is_flat };
+    if class.is_some_and(stays) || name.starts_with("language_model.") {
         return name.to_owned();
     }
     match name.strip_prefix("model.") {

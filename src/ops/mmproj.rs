@@ -1,6 +1,7 @@
 //! Plans a GGUF file with the vision or audio model of a model with images or sounds. llama.cpp reads it
 //! beside the file of the language model, and calls it a multimodal projector (mmproj).
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 
 use super::account;
@@ -13,7 +14,7 @@ use crate::bytes::Text;
 use crate::container::gguf;
 use crate::dialect::Dialect;
 use crate::dtype::DType;
-use crate::engines::llama_cpp;
+use crate::engines::{llama_cpp, mlx_vlm};
 use crate::error::{Error, Result};
 use crate::json::Json;
 use crate::model::{Attachment, Model, Tensor};
@@ -65,11 +66,20 @@ fn is_of_mlx(model: &Model) -> bool {
     model.resolution().is_ok_and(|resolution| resolution.dialect == Dialect::Mlx)
 }
 
+/// The name of a stored tensor in transformers' class, which MLX directories may have otherwise.
+fn of_class<'n>(model: &Model, resolution: &Resolution, stored: &'n str) -> Cow<'n, str> {
+    let bare = resolution.bare(stored);
+    let config = model.document("config.json").filter(|_| is_of_mlx(model));
+    let class = config.and_then(Json::as_object).and_then(mlx_vlm::class_of);
+    let renamed = class.and_then(|class| class.of_vision_model(&bare, false));
+    renamed.map_or(bare, Cow::Owned)
+}
+
 /// Whether every tensor of the vision model has a name that its form in GGUF is known for.
 fn is_known(model: &Model, tower: &Tower, config: &TowerConfig<'_>) -> bool {
     let knows = |stored: &str| matches!(tower.tensors(stored, config), Ok(Some(_)));
     model.resolution().is_ok_and(|resolution| {
-        of_towers(resolution).all(|tensor| knows(&resolution.bare(&tensor.stored)))
+        of_towers(resolution).all(|tensor| knows(&of_class(model, resolution, &tensor.stored)))
     })
 }
 
@@ -223,7 +233,8 @@ pub(super) fn projector(model: &Model, precision: Precision) -> Result<Builder> 
             let error = if is_of_mlx(model) { error.advise(converter(model)) } else { error };
             error.in_tensor(&stored).in_file(model.path())
         };
-        let tensors = tower.tensors(&resolution.bare(&stored), &config)?.ok_or_else(|| {
+        let name = of_class(model, resolution, &stored);
+        let tensors = tower.tensors(&name, &config)?.ok_or_else(|| {
             let fault = format!("not a known tensor of this {} model (mmproj)", config.part());
             here(Error::unsupported(fault).advise(converter(model)))
         })?;

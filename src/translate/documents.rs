@@ -13,6 +13,7 @@ use crate::arch::{
     source_of_keys, unlike_fields,
 };
 use crate::container::gguf::write::model_keys;
+use crate::engines::mlx_vlm;
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Value};
@@ -481,7 +482,8 @@ fn unlike(model: &Model, gguf: &Model) -> Vec<String> {
 
 /// Like [`hf_documents`], for an MLX directory. `config.json` also has the keys that mlx-lm requires
 /// or reads under other names. mlx-lm supports the text models of Qwen 3.5 and Gemma 3n only as
-/// parts of models with images, so their `config.json` has a `text_config`.
+/// parts of models with images, so their `config.json` has a `text_config`. For models with a vision model,
+/// it has what mlx-vlm's class reads.
 ///
 /// # Errors
 ///
@@ -492,9 +494,12 @@ pub fn mlx_documents(model: &Model) -> Result<Documents> {
     let mut changed =
         config_json::within_in_mlx(&keys).unwrap_or_else(|| keys.clone().into_owned());
     let resolution = model.resolution()?;
+    let class = mlx_vlm::class_of(&changed).filter(|_| resolution.has_towers());
+    class.into_iter().for_each(|class| class.flatten(&mut changed));
     if resolution.architecture.is_some() {
         config::mlx::state_for_mlx_lm(model.store(), resolution, &mut changed)?;
     }
+    class.into_iter().for_each(|class| class.adapt(&mut changed));
     if changed != *keys {
         documents.config = ConfigDocument::Made(changed);
     }

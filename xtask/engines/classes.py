@@ -393,7 +393,6 @@ def wrapper(name, classes):
         getattr(module, args).from_dict({"model_type": name})
     except Exception as error:
         words += ["wraps"] if "'text_config'" in str(error) else []
-    words += [f"towers={MLX_MODULES[name]['towers']}"] if "towers" in MLX_MODULES.get(name, {}) else []
     return " ".join(words), []
 
 

@@ -5,7 +5,7 @@ use crate::arch::{Resolution, family, graph, other_models};
 use crate::bytes::Text;
 use crate::container::gguf::ALIGNMENT_KEY;
 use crate::dtype::DType;
-use crate::engines::{llama_cpp, mlx_lm};
+use crate::engines::{llama_cpp, mlx_lm, mlx_vlm};
 use crate::json::Json;
 use crate::recipe;
 use crate::store::tensor::StoredTensor;
@@ -199,11 +199,26 @@ impl MlxReader {
             return (wraps && config.get("text_config").is_none())
                 .then_some(Self { fault, program: None });
         }
-        let fault = format!("mlx-lm has no class for {brief}");
+        let class = mlx_vlm::class(model_type);
+        let unread = config.as_object().and_then(|config| class?.fault(config));
+        let fault = match &unread {
+            Some(fault) if resolution.has_towers() => {
+                format!("mlx-lm has no class for {brief}, and mlx-vlm's {fault}")
+            }
+            None if resolution.has_towers() && class.is_none() => {
+                format!("neither mlx-lm nor mlx-vlm has a class for {brief}")
+            }
+            _ => format!("mlx-lm has no class for {brief}"),
+        };
         let unknown = readers.is_none().then_some("other readers");
         let mut readers = readers.unwrap_or_default().iter();
         let reader = readers.find(|(read, _)| *read == model_type).map(|(_, program)| *program);
-        let program = reader.or(resolution.has_towers().then_some("mlx-vlm")).or(unknown);
+        let of_towers = match class {
+            Some(_) if unread.is_none() => "mlx-vlm",
+            _ => "other readers",
+        };
+        let of_towers = resolution.has_towers().then_some(of_towers);
+        let program = reader.or(of_towers).or(unknown);
         Some(Self { fault, program })
     }
 }

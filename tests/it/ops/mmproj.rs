@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 use weighbridge::adapter::Adapter;
 use weighbridge::arch::Dialect;
-use weighbridge::container::{GGUF, SAFETENSORS};
+use weighbridge::container::{GGUF, MLX, SAFETENSORS};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::{DType, Model, Result, WriteOptions};
 
@@ -405,6 +405,18 @@ fn qwen3_vl_numbers_its_mergers_by_layers() {
     clip.vision.is_deepstack_layers = Array([bool; 2])
     general.quantization_version = U32(2)
     "#);
+    // An MLX directory has the names of mlx-vlm's class.
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mlx = folder.path().join("mlx");
+    let plan = ops::convert(&Model::open(source.path()).unwrap(), &ConvertOptions::new(&MLX));
+    plan.unwrap().run(&mlx, &WriteOptions::new().allow_incomplete(true)).expect("a directory");
+    let (_folder, same, _) = projector(&mlx, ConvertOptions::new(&GGUF)).expect("a projector");
+    let lines = |model: &Model| {
+        let mut lines: Vec<_> = contents(model).lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(lines(&same), lines(&written));
 }
 
 /// A vision model without its language model is no model without a vision model, and completes no text.
