@@ -467,10 +467,10 @@ impl<'d> ConfigDraft<'d> {
             ssm.inner_size = Some(product(self.reader, heads, width, source)?);
         }
         let Some(expansion) = &self.core.state_expansion else { return Ok(()) };
-        // Without a feed-forward network, the width that a config states under its name is that of the mixer; transformers
-        // goes by the factor.
-        let has_factor = expansion.source.document_name().is_some();
-        let stated = ffn_dim.filter(|_| holds(&self.core.attention_free) && !has_factor);
+        // Without a feed-forward network, the width that a config states under its name is that of the mixer, but in Mamba 2,
+        // whose class goes by the factor.
+        let by_factor = ssm.group_count.is_some() && expansion.source.document_name().is_some();
+        let stated = ffn_dim.filter(|_| holds(&self.core.attention_free) && !by_factor);
         if let Some(stated) = stated.filter(|_| self.reader.store.encoding() != Encoding::Gguf) {
             ssm.inner_size.get_or_insert_with(|| stated.clone());
         }

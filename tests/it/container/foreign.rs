@@ -415,8 +415,8 @@ fn a_width_that_is_stated_is_no_loss() {
 /// transformers' Mamba has the width that its config states, whatever factor stands beside it.
 #[test]
 fn the_width_of_a_mixer_is_the_stated_one() {
-    let list = LISTS.iter().find(|list| list.gguf == "mamba").expect("a list").name;
-    let stated = |width: u32| {
+    let stated = |gguf: &str, width: u32| {
+        let list = LISTS.iter().find(|list| list.gguf == gguf).expect("a list").name;
         let opened = changed(list, |_, model| {
             model.config["expand"] = json!(2);
             model.config["intermediate_size"] = json!(width);
@@ -424,7 +424,9 @@ fn the_width_of_a_mixer_is_the_stated_one() {
         let config = opened.model.config().unwrap();
         config.ssm.inner_size.as_ref().map(|width| width.value)
     };
-    assert_eq!((stated(24), stated(32)), (Some(24), Some(32)));
+    assert_eq!((stated("mamba", 24), stated("mamba", 32)), (Some(24), Some(32)));
+    // That of Mamba 2 goes by the factor.
+    assert_eq!(stated("mamba2", 24), stated("mamba2", 32));
 }
 
 /// compressed-tensors rotates inputs as a model runs; the stored weights are not those of the model.
