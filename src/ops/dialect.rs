@@ -619,9 +619,10 @@ fn model_type(store: &Store, resolution: &Resolution) -> Result<String> {
     Ok(architecture_name(store)?.map_or_else(String::new, |named| named.value))
 }
 
-/// mlx-vlm's class of a directory.
+/// mlx-vlm's class of a directory, if it loads the model.
 fn in_mlx_vlm(store: &Store) -> Option<&'static mlx_vlm::Class> {
-    store.document("config.json")?.as_object().and_then(mlx_vlm::class_of)
+    let config = store.document("config.json")?.as_object()?;
+    mlx_vlm::class_of(config).filter(|class| class.fault(config).is_none())
 }
 
 /// Whether the directory is written as that of a model with images, whose language model is a part:

@@ -41,6 +41,8 @@ TEXT = dict(
 VISION = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=2, image_size=56, patch_size=14)
 # llama.cpp gives pairs of interleaved sections beyond three times the first one the position 0.
 SECTIONS = dict(rope_type="default", rope_theta=10000.0, mrope_section=[6, 5, 5])
+# GLM rotates half of a head.
+HALF = dict(SECTIONS, mrope_section=[3, 3, 2], partial_rotary_factor=0.5)
 TOKENS = dict(image_token_id=310, video_token_id=309, vision_start_token_id=308, vision_end_token_id=307)
 PIXTRAL = dict(VISION, model_type="pixtral", head_dim=32)
 DEEP = dict(
@@ -69,8 +71,8 @@ MODELS = {
     "gemma4": ("gemma4", dict(TEXT, pad_token_id=0, vocab_size_per_layer_input=320), dict(VISION, head_dim=32, num_key_value_heads=2, patch_size=4, position_embedding_size=16),
         dict(audio_config=dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=2, output_proj_dims=48))),
     "internvl": ("internvl", dict(TEXT, model_type="qwen2"), dict(VISION, image_size=[56, 56], patch_size=[14, 14]), dict(image_token_id=310)),
-    "glm4v": ("glm4v", dict(TEXT, pad_token_id=0, rope_parameters=SECTIONS), dict(depth=3, hidden_size=64, intermediate_size=96, num_heads=2, out_hidden_size=128, image_size=56), TOKENS),
-    "glm_ocr": ("glm_ocr", dict(TEXT, pad_token_id=0, rope_parameters=SECTIONS), dict(depth=3, hidden_size=64, intermediate_size=96, num_heads=2, out_hidden_size=128, image_size=56), TOKENS),
+    "glm4v": ("glm4v", dict(TEXT, pad_token_id=0, rope_parameters=HALF), dict(depth=3, hidden_size=64, intermediate_size=96, num_heads=2, out_hidden_size=128, image_size=56), TOKENS),
+    "glm_ocr": ("glm_ocr", dict(TEXT, pad_token_id=0, rope_parameters=HALF), dict(depth=3, hidden_size=64, intermediate_size=96, num_heads=2, out_hidden_size=128, image_size=56), TOKENS),
     "lfm2_vl": ("lfm2_vl", dict(TEXT, block_ff_dim=192, layer_types=["conv", "full_attention", "conv"]),
         dict(VISION, model_type="siglip2_vision_model", patch_size=16, num_patches=16, vision_use_head=False), dict(projector_hidden_size=80, image_token_id=310)),
     # llama.cpp aborts if every layer of Llama 4 rotates; the fourth does not.
@@ -98,6 +100,13 @@ def fill(model, seed):
                 weight.add_(noise * 0.1)
 
 
+def logits_of(model, tokens):
+    # Llama 4's class of transformers 5.24 fails without images; the language model in it computes the same.
+    run = model.language_model if model.config.model_type == "llama4" else model
+    with torch.no_grad():
+        return run(input_ids=tokens[None], use_cache=False).logits[0]
+
+
 def make(name, folder):
     model_type, text, vision, outer = MODELS[name]
     seed = sum(map(ord, name))
@@ -106,10 +115,7 @@ def make(name, folder):
     model = AutoModelForImageTextToText.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
     fill(model, seed)
     tokens = torch.randint(3, 300, (40,), generator=torch.Generator().manual_seed(seed))
-    # Llama 4's class of transformers 5.24 fails without images; the language model in it computes the same.
-    run = model.language_model if model_type == "llama4" else model
-    with torch.no_grad():
-        logits = run(input_ids=tokens[None], use_cache=False).logits[0].float()
+    logits = logits_of(model, tokens).float()
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
@@ -229,8 +235,7 @@ def check(name, folder, program):
             model, info = AutoModelForImageTextToText.from_pretrained(
                 back, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
             )
-            with torch.no_grad():
-                logits = model.eval()(input_ids=expected["tokens"][None], use_cache=False).logits[0]
+            logits = logits_of(model.eval(), expected["tokens"])
             difference = float((logits - expected["logits"]).abs().max() / expected["logits"].std())
             missing = [key for key in info["missing_keys"] if "lm_head" not in key]
             said(difference < 2e-3 and not missing, f"{name} back from mlx", f"{difference:.1e} {missing[:3]}")

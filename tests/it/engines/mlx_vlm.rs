@@ -97,11 +97,11 @@ fn vision_models_under_another_name() {
 /// Transformers 5 saves the vision model of LLaVA without a module that published files and mlx-vlm have.
 #[test]
 fn vision_models_within_a_module() {
-    let config = config("LlavaForConditionalGeneration", "llava", "llama", "clip_vision_model");
+    let llava = |vision: &str| config("LlavaForConditionalGeneration", "llava", "llama", vision);
     for tower in
         ["vision_tower.pre_layrnorm.weight", "vision_tower.vision_model.pre_layrnorm.weight"]
     {
-        let files = model(&config, "language_model.model.", &[tower]);
+        let files = model(&llava("clip_vision_model"), "language_model.model.", &[tower]);
         let mlx = Written::of(files.path(), &MLX);
         let names = &mlx.names;
         assert!(
@@ -109,6 +109,11 @@ fn vision_models_within_a_module() {
             "{names:?}"
         );
     }
+    // The class has no vision model of Pixtral's, whose names come back as they were.
+    let tower = "vision_tower.transformer.layers.0.attention_norm.weight";
+    let files = model(&llava("pixtral"), "language_model.model.", &[tower]);
+    let mlx = Written::of(files.path(), &MLX);
+    assert!(mlx.names.contains(&tower.to_owned()), "{:?}", mlx.names);
 }
 
 /// The class of Qwen2-VL reads the keys of the language model at the top, where transformers 4 saved them. The vision
