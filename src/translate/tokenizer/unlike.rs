@@ -54,9 +54,13 @@ pub(super) fn note(
     for flag in ["lstrip", "rstrip", "single_word"] {
         // llama.cpp knows some models by their names.
         if flag != "rstrip" || !exceptions.has("strips_after") {
-            parts.extend(added(files, flag));
+            parts.extend(added(files, flag, |_| true));
         }
     }
+    let ends = ["<unk>", "<s>", "</s>"];
+    parts.extend(added(files, "normalized", |text| {
+        !ends.contains(&text) && is_normalized_to_another(files, text)
+    }));
     (!parts.is_empty()).then(|| {
         format!(
             "llama.cpp does not have these parts of the tokenizer, and makes other tokens of some texts: {}",
@@ -133,12 +137,25 @@ impl Own<'_> {
     }
 }
 
-/// The added tokens with a flag that llama.cpp does not heed.
-fn added(files: &TokenizerFiles, flag: &str) -> Option<String> {
+/// Whether the normalizer makes another text of an added token, which llama.cpp looks for as it is written.
+fn is_normalized_to_another(files: &TokenizerFiles, text: &str) -> bool {
+    files.steps("normalizer", "normalizers").into_iter().any(|step| match step_kind(step) {
+        "Prepend" => true,
+        "Lowercase" => text.chars().any(char::is_uppercase),
+        "Replace" => {
+            let from = step.pointer("/pattern/String").and_then(Json::as_str);
+            from.is_some_and(|from| text.contains(from))
+        }
+        _ => false,
+    })
+}
+
+/// The added tokens, of those that `counts` chooses by their texts, with a flag that llama.cpp does not heed.
+fn added(files: &TokenizerFiles, flag: &str, counts: impl Fn(&str) -> bool) -> Option<String> {
     let listed = files.json_value(&["added_tokens"]).and_then(Json::as_array).into_iter().flatten();
     let content = |token: &Json| Some(token.get("content")?.as_str()?.to_owned());
     let flagged = listed.filter(|token| token.get(flag).and_then(Json::as_bool) == Some(true));
-    let texts: Vec<String> = flagged.filter_map(content).collect();
+    let texts: Vec<String> = flagged.filter_map(content).filter(|text| counts(text)).collect();
     let shown = |text: &String| Text::new(text.as_bytes()).brief();
     let named: Vec<String> = texts.iter().take(NAMED).map(shown).collect();
     let more = texts.len().saturating_sub(NAMED);

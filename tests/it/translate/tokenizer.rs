@@ -731,6 +731,33 @@ fn unknown_characters_of_unigram_tokenizers() {
     }
 }
 
+/// Tokens that `tokenizers` looks for in the text with blocks, and llama.cpp in the text as it is written.
+#[test]
+fn added_tokens_that_are_normalized() {
+    let json = json!({
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Prepend", "prepend": "▁"},
+            {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+        ]},
+        "added_tokens": [
+            {"id": 0, "content": "<unk>", "special": true, "normalized": false},
+            {"id": 2, "content": "</s>", "special": true, "normalized": true},
+            {"id": 3, "content": "<tool>", "special": false, "normalized": true},
+            {"id": 4, "content": "<end>", "special": true, "normalized": false},
+        ],
+        "model": {
+            "type": "BPE", "unk_token": "<unk>", "byte_fallback": true, "merges": ["▁ a"],
+            "vocab": {"<unk>": 0, "<s>": 1, "</s>": 2, "▁": 5, "a": 6, "▁a": 7},
+        },
+    });
+    let folder = beside("llama", 8, &[("tokenizer.json", json.to_string())]);
+    let model = Model::open(folder.path()).expect("a directory");
+    let (_, notes) = gguf_metadata_and_notes(&model).expect("keys");
+    let notes: Vec<&str> = notes.iter().map(|note| note.text.as_str()).collect();
+    let notes = notes.join("; ");
+    assert!(notes.contains("normalized of added tokens (<tool>)"), "{notes}");
+}
+
 /// Older directories name special tokens in `special_tokens_map.json` alone. Texts end at a token that it names, too.
 #[test]
 fn special_tokens_of_older_directories() {
