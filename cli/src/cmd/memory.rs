@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use weighbridge::ops::{FileTypeSize, file_type_sizes};
+use weighbridge::recipe::FileType;
 use weighbridge::{DType, Error, ErrorKind, Model};
 use weighbridge_reference::{
     Footprint, Kept, LayerMemory, Memory, MemoryOptions, Placement, Share,
@@ -286,6 +287,7 @@ impl Measured<'_> {
                     && !needs_importance
                     && !file_type.needs_importance()
                     && !file_type.needs_training()
+                    && file_type != FileType::COPY
             });
             fitting.max_by_key(|size| size.bytes).map(|size| size.file_type.descriptor().name)
         };
