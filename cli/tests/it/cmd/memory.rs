@@ -272,6 +272,20 @@ fn the_cache_of_an_unknown_directory_follows_from_its_config() {
     assert_eq!(found["rooms"][0]["fits"], Value::Null);
 }
 
+/// A copy in GGUF is smaller by the vision model, but that is no quantization.
+#[test]
+fn a_copy_is_no_advice() {
+    let (config, mut tensors) = support::llama(64);
+    tensors.push(("vision_tower.patch.weight".to_owned(), vec![512, 512], vec![0.5; 512 * 512]));
+    let (_folder, path) = support::directory(&config, &tensors);
+    let total = json(&["memory", &path, "--json"])["total"].as_u64().expect("a number");
+    let room = format!("{}KiB", total / 1024 - 300);
+    let said = run(&["memory", &path, "--room", &room, "--json"]).out;
+    let said: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(said["rooms"][0]["fits"], false, "{said}");
+    assert_ne!(said["rooms"][0]["quantize_to"], "COPY", "{said}");
+}
+
 /// llama.cpp keeps every position of a model whose architecture in GGUF has no window, though the file keeps the config
 /// that has one.
 #[test]
