@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 
 use super::rule::expand;
+use crate::bytes::Text;
 use crate::engines::expression::{Check, Expression, Term, whole};
 use crate::engines::llama_cpp::{self, Graph};
 use crate::json::{Json, Map};
@@ -320,7 +321,7 @@ fn keys(graph: &Graph, numbers: &Numbers<'_>) -> Vec<String> {
     }
     let known = ["none", "linear", "yarn", "longrope"];
     if let Some(kind) = numbers.text("rope.scaling.type").filter(|kind| !known.contains(kind)) {
-        let key = numbers.key("rope.scaling.type");
+        let (key, kind) = (numbers.key("rope.scaling.type"), Text::new(kind.as_bytes()).brief());
         faults.push(format!("{key} is {kind}, which llama.cpp does not know"));
     }
     faults

@@ -47,6 +47,8 @@ fn is_mlx(dtype: DType) -> bool {
 fn part_name(tensor: &NewTensor, part: &NewPart) -> String {
     let base = tensor.name.strip_suffix(".weight").unwrap_or(&tensor.name);
     match part.part {
+        // Codes are read as such next to their scales under this name alone.
+        Part::Weight if tensor.group_size.is_some() => format!("{base}.weight"),
         Part::Weight => tensor.name.clone(),
         Part::Scale => format!("{base}.scales"),
         Part::Bias => format!("{base}.biases"),

@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::config::flags::{TensorFlag, tensor_flags};
 use crate::arch::{ModelConfig, Resolution};
+use crate::bytes::Text;
 use crate::container::{MLX, OLLAMA};
 use crate::engines::transformers;
 use crate::error::Result;
@@ -23,7 +24,7 @@ const OLDER_ROPES: &[&str] = &["su", "mrope"];
 /// mlx-lm looks for names that begin with `model`.
 fn unopened(store: &Store) -> Option<String> {
     const INDEX: &str = "model.safetensors.index.json";
-    let name = |file: &Path| Some(file.file_name()?.to_string_lossy().into_owned());
+    let name = |file: &Path| Some(Text::from_path(Path::new(file.file_name()?)).brief());
     let names: Vec<String> = store.files().filter_map(name).collect();
     let (first, has_index) = (names.first()?, store.path().join(INDEX).exists());
     let others = store.is_directory() && !has_index && store.encoding() == Encoding::Safetensors;
@@ -43,6 +44,27 @@ fn unopened(store: &Store) -> Option<String> {
     }
 }
 
+/// The fault of a language model within another one, of whose layers some tensors are stored as if it were alone.
+fn outside_module(resolution: &Resolution) -> Option<String> {
+    const MODULE: &str = "language_model.";
+    let stored = || {
+        let of_layers = resolution.mapped.iter().filter(|of| of.canonical.starts_with("layers."));
+        of_layers.flat_map(|of| &of.stored)
+    };
+    let layers = |name: &str| Some(name.split_once("layers.")?.0.to_owned());
+    let within = layers(stored().find(|name| name.contains(MODULE))?)?;
+    let bare = within.replace(MODULE, "");
+    let mut outside = stored().filter(|name| layers(name).is_some_and(|before| before == bare));
+    let first = outside.next()?;
+    let more = match outside.count() {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    Some(format!(
+        "{first}{more} are not below {within}, where other tensors of layers are: transformers initializes them at random"
+    ))
+}
+
 /// Faults of a directory's `config.json` and tensors, one sentence each.
 pub(super) fn faults(store: &Store, resolution: &Resolution, config: &ModelConfig) -> Vec<String> {
     let Some(root) = store.document("config.json").and_then(Json::as_object) else {
@@ -52,6 +74,7 @@ pub(super) fn faults(store: &Store, resolution: &Resolution, config: &ModelConfi
     let text = inner.unwrap_or(root);
     let mut faults = Vec::new();
     faults.extend(unopened(store));
+    faults.extend(outside_module(resolution));
     if root.get("model_type").and_then(Json::as_str).is_none_or(str::is_empty) {
         let fault =
             "config.json states no model_type, by which transformers and mlx-lm find their classes";

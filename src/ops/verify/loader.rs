@@ -108,6 +108,7 @@ pub(in crate::ops) fn unknown_architecture(store: &Store) -> Option<String> {
     let is_unknown = store.encoding() == Encoding::Gguf && !llama_cpp::knows_architecture(name);
     is_unknown.then(|| {
         let elsewhere = llama_cpp::elsewhere(name).map(|program| format!("; {program}"));
+        let name = Text::new(name.as_bytes()).brief();
         format!(
             "general.architecture is \"{name}\", which llama.cpp does not know: it does not load the file{}",
             elsewhere.unwrap_or_default()

@@ -8,7 +8,7 @@ use weighbridge::container::{GGUF, MLX, SAFETENSORS};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
-use weighbridge::{AdvisedOption, DType, ErrorKind, Model, Part, WriteOptions};
+use weighbridge::{AdvisedOption, DType, ErrorKind, Model, Part, Strictness, WriteOptions};
 
 use crate::support::{Gguf, Kv, Safetensors, WhisperGgml, f32s, fixture, folder, put};
 
@@ -111,6 +111,20 @@ fn wrappers_of_some_modules_are_read_through() {
             assert!(copy.has("layers.1.ffn.down.weight"));
             assert!(copy.stored_tensors().all(|tensor| !tensor.name().contains("_orig_mod")));
         }
+    }
+}
+
+/// transformers' class has the layers in one module.
+#[test]
+fn layers_in_two_modules_are_a_fault() {
+    let moved = |name: &str| name.replace("model.layers.1.", "model.language_model.layers.1.");
+    let whole = |name: &str| name.replace("model.layers.", "model.language_model.layers.");
+    let fault =
+        "model.layers.0.input_layernorm.weight and 8 more are not below model.language_model.";
+    for (files, found) in [(renamed(moved, &[]), true), (renamed(whole, &[]), false)] {
+        let model = Model::open(files.path()).expect("a model");
+        let check = ops::check_consistency(&model, Strictness::Default).expect("a check");
+        assert_eq!(check.notes.iter().any(|note| note.contains(fault)), found, "{check:?}");
     }
 }
 
