@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Adapter, ScaledAdapter, gguf, mlx, peft};
+use crate::arch::other_models;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::store::Encoding;
@@ -32,7 +33,8 @@ impl Adapter {
         Self::of(&model)?.ok_or_else(|| {
             let fault = "not a LoRA adapter: neither adapter_config.json beside safetensors files \
                          nor general.type = adapter in a GGUF file";
-            Error::unsupported(fault).in_file(model.path())
+            let other = other_models::found(model.store(), None);
+            Error::unsupported(other.unwrap_or(fault)).in_file(model.path())
         })
     }
 

@@ -774,5 +774,8 @@ fn adapters_of_diffusion_models_are_called_so() {
         let said = converted(&files.path().join("lora.safetensors"), &ConvertOptions::new(&GGUF));
         let said = said.unwrap_err();
         assert!(said.contains("a LoRA adapter of a diffusion model"), "{said}");
+        let opened = weighbridge::adapter::Adapter::open(files.path().join("lora.safetensors"));
+        let said = opened.unwrap_err().to_string();
+        assert!(said.contains("a LoRA adapter of a diffusion model"), "{said}");
     }
 }
