@@ -66,6 +66,9 @@ static PROJECTORS: Table<Vec<ProjectorLength>> = table!("llama.cpp/projectors", 
     block.lines().filter_map(row).collect()
 });
 
+/// The matrices that the graph of an architecture does not multiply by their scale.
+static SCALES: Table<Vec<&str>> = table!("llama.cpp/scales", |block| block.lines().collect());
+
 static TYPES: Table<Vec<&str>> = table!("llama.cpp/types", |block| block.lines().collect());
 
 /// The types of a number or flag that the loader of an architecture accepts: of `llama.context_length`, u32. The last one
@@ -92,6 +95,12 @@ pub(crate) fn key_types(architecture: &str, key: &str) -> impl Iterator<Item = &
 /// Whether the loader accepts a value of `tokenizer.ggml.pre`. It refuses a file with another one.
 pub(crate) fn knows_pre_tokenizer(name: &str) -> bool {
     NAMES.get("pre-tokenizers").is_some_and(|names| names.contains(&name))
+}
+
+/// Whether the graph of an architecture multiplies what a matrix gives by the scale that is stored beside it.
+pub(crate) fn applies_scale(architecture: &str, tensor: &str) -> bool {
+    let matrix = tensor.strip_suffix(".weight").unwrap_or(tensor).rsplit('.').next();
+    SCALES.get(architecture).is_none_or(|others| !others.iter().any(|other| matrix == Some(other)))
 }
 
 /// Whether the loader accepts a value of `general.architecture`.
@@ -222,6 +231,18 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scales_that_graphs_apply() {
+        for (architecture, tensor, applies) in [
+            ("llama", "blk.0.ffn_up.weight", true),
+            ("granite", "blk.0.attn_output.weight", true),
+            ("granite", "blk.0.ffn_up.weight", false),
+            ("qwen2", "blk.3.ffn_down.weight", false),
+        ] {
+            assert_eq!(applies_scale(architecture, tensor), applies, "{architecture} {tensor}");
+        }
+    }
 
     #[test]
     fn every_line_is_understood() {

@@ -11,14 +11,16 @@ use crate::arch::{Architecture, Dialect, family};
 use crate::bytes::Text;
 use crate::container::gguf;
 use crate::dtype::DType;
+use crate::engines::llama_cpp as engine;
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::model::{Model, Tensor};
 use crate::recipe::{FileType, llama_cpp};
-use crate::store::Encoding;
+use crate::store::{Encoding, Part};
 use crate::translate::{self, pruned::PrunedLayers};
 use crate::write::{
     Builder, Method, OutTensor, Output, PlannedModel, Precision, Producer, choose, encoded,
+    requantized,
 };
 
 /// The keys and tensors of a GGUF model that is being planned.
@@ -59,8 +61,9 @@ impl GgufDraft {
         let TranslatedTensors { tensors: mut views, mut left_out, repeated, .. } =
             model.tensors_in(Dialect::Gguf)?;
         let own = store.encoding() == Encoding::Gguf;
-        let graph = keys.get("general.architecture").and_then(|value| value.to_text());
-        let graph = graph.and_then(|name| family::graph(name.to_str()?)).filter(|_| !own);
+        let architecture = keys.get("general.architecture").and_then(|value| value.to_text());
+        let architecture = architecture.map(|name| name.spelling().into_owned());
+        let graph = architecture.as_deref().and_then(family::graph).filter(|_| !own);
         if graph.is_some_and(|graph| !graph.names(OUTPUT)) {
             left_out.extend(drop_copied_output(&mut views)?);
         }
@@ -82,7 +85,10 @@ impl GgufDraft {
                 "position_embd.weight" if before > 0 => view.slice_rows(before..rows)?,
                 _ => view,
             };
-            tensors.push(OutTensor::new(view.name(), output(&view, translated, precision)?));
+            let output = output(&view, translated, precision)?;
+            let of_class = architecture.as_deref().filter(|_| !own);
+            let output = with_applied_scale(&view, output, of_class, precision)?;
+            tensors.push(OutTensor::new(view.name(), output));
         }
         let GgufRanker { tensor: words, note: ranker } = match own {
             true => GgufRanker::default(),
@@ -256,6 +262,24 @@ fn drop_copied_output(views: &mut Vec<Tensor>) -> Result<Option<(String, String)
 }
 /// The reason of tensors that GGUF has no place for.
 const NAMELESS: &str = "gguf has no name for it";
+
+/// The same output, or another one where llama.cpp's graph would not multiply the matrix by its scale.
+fn with_applied_scale(
+    view: &Tensor,
+    output: Output,
+    architecture: Option<&str>,
+    precision: Precision,
+) -> Result<Output> {
+    let Some(name) = architecture.filter(|it| !engine::applies_scale(it, view.name())) else {
+        return Ok(output);
+    };
+    let parts = output.producer.parts()?;
+    if !parts.iter().any(|part| part.part == Part::GlobalScale) {
+        return Ok(output);
+    }
+    let why = format!("llama.cpp's graph of {name} does not multiply it by its scale");
+    requantized(view, &gguf::write::WRITER, precision, why)
+}
 
 /// Chooses how a tensor is written in GGUF. `translated` is the architecture of a model of another
 /// container.

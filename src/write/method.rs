@@ -296,7 +296,7 @@ pub(crate) fn encoded(
 }
 
 /// Requantizes a tensor to the container's most exact dtype.
-fn requantized(
+pub(crate) fn requantized(
     view: &Tensor,
     writer: &Writer,
     precision: Precision,

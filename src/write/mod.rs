@@ -35,7 +35,9 @@ pub use account::{Account, AccountedItem, ItemKind, Outcome};
 pub use builder::Builder;
 pub(crate) use groups::{GroupQuantization, TensorRepack};
 pub use loss::Loss;
-pub(crate) use method::{PLAIN_FLOATS, Precision, choose, encoded, grouped, grouped_from};
+pub(crate) use method::{
+    PLAIN_FLOATS, Precision, choose, encoded, grouped, grouped_from, requantized,
+};
 pub use options::WriteOptions;
 use out::PlacedTensor;
 pub(crate) use out::{OutFile, OutTensor, Output};

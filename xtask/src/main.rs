@@ -122,6 +122,8 @@ const ENGINES: Step = oracle("xtask/oracles/engines.py target/release/weighbridg
 const CLASSES: Step = oracle("xtask/engines/classes.py");
 /// The architectures that the tables in `engines/llama.cpp` do not have.
 const EXTRACTED: Step = oracle("xtask/engines/extract.py");
+/// The matrices whose scales llama.cpp's graphs do not apply, from its source archive.
+const SCALES: Step = oracle("xtask/engines/scales.py target/oracles/source");
 /// The types of the keys that gguf-py writes.
 const KEY_TYPES: Step = oracle("xtask/engines/key_types.py");
 /// Whether llama.cpp's loader does what the tables say.
@@ -299,7 +301,10 @@ static TASKS: &[Task] = &[
     task(
         "engines",
         "write the facts about other programs in engines/, and compare them; review the diff",
-        &[VENV, PACKAGES, CLASSES, FLAGS, HEADS, FIELDS, EXTRACTED, KEY_TYPES, LOADER],
+        &[
+            VENV, PACKAGES, CLASSES, FLAGS, HEADS, FIELDS, EXTRACTED, SOURCE, SCALES, KEY_TYPES,
+            LOADER,
+        ],
     ),
     task(
         "python",

@@ -9,7 +9,7 @@
 use crate::support;
 use std::path::{Path, PathBuf};
 
-use crate::support::{Gguf, Safetensors, f32s, fixture, folder, sample};
+use crate::support::{Gguf, Safetensors, f32s, fixture, folder, put, sample};
 use tempfile::TempDir;
 use weighbridge::adapter::Adapter;
 use weighbridge::arch::Dialect;
@@ -378,6 +378,27 @@ fn experts_with_numbers_of_their_own() {
             };
             assert!(values(&made) == values(&model), "{name}");
         }
+    }
+}
+
+/// llama.cpp's graphs multiply the matrices of some architectures alone by a scale beside them: the others are written
+/// without one.
+#[test]
+fn scales_that_a_graph_does_not_apply() {
+    for (model_type, applied) in [("mixtral", true), ("phimoe", false)] {
+        let folder = experts([4.0, 32.0]);
+        let config = std::fs::read(folder.path().join("config.json")).expect("a config");
+        let mut config: serde_json::Value = serde_json::from_slice(&config).expect("JSON");
+        config["model_type"] = model_type.into();
+        config.as_object_mut().expect("an object").remove("architectures");
+        put(folder.path(), "config.json", config.to_string());
+        let options = ConvertOptions::new(&GGUF).allow_unloadable(true);
+        let plan = ops::convert(&provider(folder.path()), &options).expect("a plan");
+        let fate = plan.tensors.iter().find(|fate| fate.name == "blk.0.ffn_gate_exps.weight");
+        let fate = fate.expect("the experts");
+        assert_eq!(fate.dtype == DType::NVFP4, applied, "{fate:?}");
+        let reason = fate.reason.as_deref().unwrap_or_default();
+        assert_eq!(reason.contains("does not multiply it by its scale"), !applied, "{reason}");
     }
 }
 
