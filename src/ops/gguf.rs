@@ -11,7 +11,7 @@ use crate::arch::{Architecture, Dialect, family};
 use crate::bytes::Text;
 use crate::container::gguf;
 use crate::dtype::DType;
-use crate::engines::llama_cpp as engine;
+use crate::engines;
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::model::{Model, Tensor};
@@ -270,7 +270,8 @@ fn with_applied_scale(
     architecture: Option<&str>,
     precision: Precision,
 ) -> Result<Output> {
-    let Some(name) = architecture.filter(|it| !engine::applies_scale(it, view.name())) else {
+    let Some(name) = architecture.filter(|it| !engines::llama_cpp::applies_scale(it, view.name()))
+    else {
         return Ok(output);
     };
     let parts = output.producer.parts()?;

@@ -66,9 +66,16 @@ pub(super) struct StatedScheme<'d> {
     exempt: Modules<'d>,
     /// Those that a group of compressed-tensors quantizes.
     targets: Modules<'d>,
-    /// The transforms that the model computes as it runs: their names, whose inputs or outputs they change, and
-    /// whose they do not.
-    transforms: Vec<(&'d str, Modules<'d>, Modules<'d>)>,
+    /// The transforms that the model computes as it runs.
+    transforms: Vec<Transform<'d>>,
+}
+
+/// A transform of the inputs or outputs of modules.
+#[derive(Debug)]
+struct Transform<'d> {
+    name: &'d str,
+    targets: Modules<'d>,
+    ignored: Modules<'d>,
 }
 
 impl<'d> StatedScheme<'d> {
@@ -133,7 +140,7 @@ impl<'d> StatedScheme<'d> {
 
     /// The transforms of inputs and outputs in compressed-tensors' description. Those that are a part of the weights, or
     /// that cancel in attention, change no value.
-    fn transforms_at_run_time(&self) -> Vec<(&'d str, Modules<'d>, Modules<'d>)> {
+    fn transforms_at_run_time(&self) -> Vec<Transform<'d>> {
         let schemes = self.get("/transform_config/config_groups").and_then(Json::as_object);
         let schemes = schemes.into_iter().flat_map(|schemes| schemes.iter());
         let all = schemes.flat_map(|(name, scheme)| {
@@ -147,17 +154,20 @@ impl<'d> StatedScheme<'d> {
         let modules = |arguments: &'d Json, key: &str| {
             Modules::of(arguments.get(key).and_then(Json::as_array).into_iter().flatten())
         };
-        let online = all.filter(is_online);
-        online.map(|(name, it)| (name, modules(it, "targets"), modules(it, "ignore"))).collect()
+        let transform = |(name, arguments)| Transform {
+            name,
+            targets: modules(arguments, "targets"),
+            ignored: modules(arguments, "ignore"),
+        };
+        all.filter(is_online).map(transform).collect()
     }
 
     /// The transform of a module's inputs or outputs that the model computes as it runs.
     pub(super) fn transform(&self, module: &[u8]) -> Option<&'d str> {
         let module = std::str::from_utf8(module).ok()?;
         let mut all = self.transforms.iter();
-        let found =
-            all.find(|(_, targets, ignore)| targets.contains(module) && !ignore.contains(module));
-        found.map(|(name, ..)| *name)
+        let found = all.find(|it| it.targets.contains(module) && !it.ignored.contains(module));
+        found.map(|transform| transform.name)
     }
 
     /// The words that name the scheme, with the document: `awq, gemv (config.json)`.
